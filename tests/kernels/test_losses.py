@@ -98,3 +98,22 @@ def test_tensors_without_elements_are_two_results(torch: Any):
     x = torch.empty(3, 0, 4)
     out = torch.empty(3, 0, 4), torch.empty(3, 0, 4)
     assert cp.kernels.rms_norm(x, 4, residual=torch.empty(3, 0, 4), out=out)[1] is out[1]
+
+
+@pytest.mark.parametrize("rows", [1 << 23, (1 << 24) + 5])
+def test_sums_of_many_losses_do_not_stop(rows: int):
+    x, target = np.zeros((1, 2), np.float32), np.zeros(1, np.int32)
+    x, target = (np.broadcast_to(v, (rows, *v.shape[1:])) for v in (x, target))
+    found = cp.kernels.cross_entropy(x, target)
+    np.testing.assert_allclose(found, np.log(2), rtol=1e-6)
+    found = cp.kernels.cross_entropy(x, target, reduction="sum")
+    np.testing.assert_allclose(found, rows * np.log(2), rtol=1e-6)
+
+
+def test_infinite_losses_stay_so_in_sums():
+    x = np.zeros((40, 3), np.float32)
+    x[7, 0] = -np.inf
+    target = np.zeros(40, np.int64)
+    assert cp.kernels.cross_entropy(x, target, reduction="sum") == np.inf
+    target[9] = 5  # no class
+    assert np.isnan(cp.kernels.cross_entropy(x, target))

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 import cubepy as cp
+from cubepy.array.memory import Memory
 from cubepy.ir.types import bf16, f8e4m3, f8e5m2, f16, f32, i8, i32, u8
 from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.matmul.pipelined import Pipelined
-from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
+from cubepy.kernels.matmul.problem import COLUMNS, MOST_PLACES, ROWS, Problem, has_boxes
 from cubepy.kernels.matmul.strategies import choose
+from cubepy.kernels.matmul.thin import Thin
 from cubepy.kernels.matmul.waves import TILES, count, duration, tilings
 from cubepy.targets import cuda_target
 from tests.optional import require_package
@@ -146,3 +148,17 @@ def test_its_text_is_compiled(a: str, b: str, options: Any):
 )
 def test_rows_that_end_within_16_bytes_take_another_way(a: str, b: str):
     assert all(launch.kernel.__name__ != "multiply_pipelined" for launch in launches(a, b))
+
+
+@pytest.mark.parametrize("extents", [((1 << 31) + 256, 8, 16), (8, (1 << 32) + 8, 64)])
+def test_extents_that_places_of_32_bits_do_not_reach(extents: tuple[int, int, int]):
+    """The copy engine counts places by 32 bits, and so do the tiles: others make such products."""
+    m, n, k = extents
+    row = Memory(0, f16, (m, k), (2 * k, 2), True, True, None)
+    column = Memory(0, f16, (n, k), (2 * k, 2), True, True, None)
+    assert not has_boxes(row if m > n else column)
+    assert has_boxes(replace(row, shape=(MOST_PLACES, k)))
+    assert not has_boxes(replace(row, shape=(8, k), strides=(1 << 40, 2)))
+    specs = {"a": cp.spec(f"f16[{m},{k}]"), "b": cp.spec(f"f16[{k},{n}]")}
+    launches = record(cp.kernels.matmul, specs, {}, HOPPER)
+    assert not any(isinstance(x.arguments.get("t"), Pipelined | Thin) for x in launches)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cubepy import kernels
+from cubepy.kernels.pooling.problem import Window
 from tests.guarded import Guarded
 
 FUNCTIONS = {
@@ -100,3 +101,21 @@ def test_windows_that_add_a_column_before_the_array(draw: Any):
         x, [places(n, 4, 3, 1, (2, 2), False) for n in (7, 18)], [(2, 2)] * 2, "max", True
     )
     np.testing.assert_array_equal(kernels.max_pool2d(x, 4, 3, 2), expected.astype("f4"))
+
+
+def test_reach_of_windows():
+    """How far lines look into their neighbours is known without counting the taps."""
+    rng = np.random.default_rng()
+    for _ in range(300):
+        kernel, stride, dilation = (int(n) for n in rng.integers(1, 9, 3))
+        padding = int(rng.integers(0, kernel))
+        window = Window(
+            (1, 1, kernel), (1, 1, stride), (0, 0, padding), (0, 0, 0), (1, 1, dilation)
+        )
+        assert window.reach == max(abs(shift) for shift in window.shifts)
+
+
+def test_windows_as_long_as_a_row():
+    x = np.random.default_rng().standard_normal((1, 1, 1 << 22)).astype("f2")
+    found, where = kernels.max_pool1d(x, 1 << 22, return_indices=True)
+    assert found[0, 0, 0] == x.max() and where[0, 0, 0] == x[0, 0].argmax()

@@ -12,6 +12,7 @@ import cubepy as cp
 from cubepy.errors import LaunchError, LaunchTypeError
 from cubepy.ir.types import f32
 from cubepy.kernels import sort, topk
+from cubepy.kernels.calls.inspection import record
 from cubepy.kernels.calls.libraries import serving
 from cubepy.kernels.calls.plans import Plans
 from cubepy.kernels.sorting import entry
@@ -20,6 +21,7 @@ from cubepy.kernels.sorting.merges import MergeTiling
 from cubepy.kernels.sorting.parts import PartTiling
 from cubepy.kernels.sorting.problem import make_order
 from cubepy.kernels.sorting.radix import RadixTiling
+from cubepy.kernels.sorting.selection import SelectTiling
 from cubepy.targets import parse_target
 from tests.guarded import Guarded
 
@@ -206,3 +208,20 @@ def test_units_of_a_plane_find_who_holds_the_same_digit(plane: int):
     bits = np.uint64(1) << np.arange(plane, dtype=np.uint64)
     same = rows[:, :, None] == rows[:, None, :]
     np.testing.assert_array_equal(out, (same * bits).sum(2, dtype=np.uint64).reshape(-1))
+
+
+@pytest.mark.parametrize("k", [3, 200, 20_000])
+def test_scratch_of_few_elements_is_small(k: int):
+    """A row of millions is read, not copied."""
+    specs = {"x": cp.spec("f32[1,4000000]")}
+    (launch,) = record(cp.kernels.topk, specs, {"k": k}, parse_target("cpu:x86-64-v3"))
+    assert launch.arguments["keys"].shape[-1] <= max(16 * k, 1 << 12)
+
+
+def test_selection_counts_all_elements():
+    target, wanted = parse_target("cuda:sm_90a"), {"n": 1 << 33, "rows": 1, "wanted": 5}
+    how = make_order(f32, False, wanted["n"])
+    ways = entry.tilings(target, how, is_dense=True, **wanted)
+    assert not any(isinstance(way, SelectTiling) for way in ways)
+    ways = entry.tilings(target, how, (1 << 32) - 1, 1, 5, True)
+    assert isinstance(ways[0], SelectTiling)

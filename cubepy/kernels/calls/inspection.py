@@ -7,7 +7,10 @@ the launches, and nothing runs. Prebuilt functions know nothing of it.
 from __future__ import annotations
 
 import inspect
+import mmap
+import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -16,13 +19,17 @@ import numpy as np
 from cubepy.array.memory import numpy_dtype
 from cubepy.jit.grid import Fixed, Grid
 from cubepy.jit.kernel import CubeKernel, Launcher
-from cubepy.kernels.calls.libraries import Described, NumpyLibrary
+from cubepy.kernels.calls.libraries import Described, NumpyLibrary, Shape
 from cubepy.lang.annotations import Spec
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
 UNKNOWN = 64
 """The extent of axes that a specification leaves open."""
+_LARGE = 1 << 28
+"""Bytes of an array from which on a system may refuse what is never touched."""
+_MAP_NORESERVE = 0x4000
+"""Of Linux: addresses alone. Python names it from 3.13 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +66,30 @@ class Recording(NumpyLibrary):
         """Note one launch."""
         self.launches.append(Launch(kernel, grid, arguments))
 
+    def maker(self, shape: Shape) -> Callable[[], Any]:
+        """What makes results and scratch, which are only described too."""
+        return partial(_unbacked, list(shape.extents), numpy_dtype(shape.dtype))
+
+    scratch_maker = maker
+
     def describe(self, spec: Spec) -> Any:
         """An array of the specified layout, or a number for a scalar; memory is not touched."""
         dtype = numpy_dtype(spec.dtype)
         if spec.shape is None:
             return dtype.type(1)
-        array = np.empty([UNKNOWN if n is None else n for n in spec.shape], dtype).view(Described)
+        array = _unbacked([UNKNOWN if n is None else n for n in spec.shape], dtype).view(Described)
         array.library = self
         return array
+
+
+def _unbacked(shape: list[int], dtype: Any) -> np.ndarray:
+    """An array of addresses; of many, those without memory behind them, which nobody touches."""
+    nbytes = prod(shape) * np.dtype(dtype).itemsize
+    if nbytes < _LARGE or sys.platform == "win32":
+        return np.empty(shape, dtype)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    flags |= _MAP_NORESERVE if sys.platform == "linux" else 0
+    return np.frombuffer(mmap.mmap(-1, nbytes, flags=flags), dtype).reshape(shape)
 
 
 def record(

@@ -12,6 +12,7 @@ from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.matmul.problem import (
     BOX_UNIT,
     COLUMNS,
+    MOST_PLACES,
     ROWS,
     Problem,
     has_boxes,
@@ -28,8 +29,10 @@ UNITS = 128
 
 def is_worth_copies(target: Target, problem: Problem) -> bool:
     """Whether copies of the factors and the product of these are faster than other tiles."""
-    least = min(problem.m, problem.n, problem.k)
-    if target.arch != "sm_90a" or problem.batch or least < LEAST:
+    extents = problem.m, problem.n, problem.k
+    if target.arch != "sm_90a" or problem.batch or min(extents) < LEAST:
+        return False
+    if max(extents) > MOST_PLACES:
         return False
     if is_rounded(problem):
         along_k = problem.left == ROWS and problem.right == COLUMNS

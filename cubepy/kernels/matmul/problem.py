@@ -21,6 +21,9 @@ RUN_BYTES = 16
 """What a unit copies at once, at most."""
 MOST_AXES, BOX_UNIT = 5, 16
 """Axes that a tensor map can have, and what its address and strides are multiples of, in bytes."""
+MOST_PLACES, MOST_STEP = (1 << 31) - (1 << 12), 1 << 40
+"""The largest extent of which all places of tiles, also those behind the end, are numbers of 32
+bits, and the bytes that a stride of a tensor map is less than."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +162,9 @@ def is_dense(x: Memory, axis: int) -> bool:
 
 def has_boxes(x: Memory) -> bool:
     """Whether a tensor map can describe matrices that are dense along their last axis."""
-    places = (x.address, *x.strides[:-1])
-    fits = len(x.shape) <= MOST_AXES and 0 not in x.shape
-    return fits and is_dense(x, -1) and not any(v < 0 or v % BOX_UNIT for v in places)
+    fits = len(x.shape) <= MOST_AXES and all(0 < n <= MOST_PLACES for n in x.shape)
+    steps = all(0 <= s < MOST_STEP and s % BOX_UNIT == 0 for s in x.strides[:-1])
+    return fits and steps and is_dense(x, -1) and x.address % BOX_UNIT == 0
 
 
 def run_of(x: Memory, axis: int) -> int:

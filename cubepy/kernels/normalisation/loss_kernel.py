@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
+from cubepy.ir.types import DType
 from cubepy.kernels.calls.cubes import cube_sum
 from cubepy.kernels.normalisation.kernel import row_statistics
 from cubepy.kernels.normalisation.problem import Normalisation, RowTiling
@@ -52,15 +53,20 @@ def add_losses(
     out: cp.Tensor,
     ignored: cp.Comptime[int],
     is_mean: cp.Comptime[bool],
+    counts: cp.Comptime[DType],
+    line: cp.Comptime[int],
 ) -> None:
-    """One cube adds all losses, or makes their mean over the rows that count."""
-    total, error, count = losses.dtype(0), losses.dtype(0), cp.i32(0)
-    for i in range(cp.UNIT_POS, losses.shape[0], cp.CUBE_DIM):
-        total, rest = two_sum(total, losses[i])
-        error += rest
-        count += cp.where(target[i] == ignored, cp.i32(0), cp.i32(1))
-    exact = total + error
-    total = cube_sum(cp.where(exact == exact, exact, total))
-    number = cube_sum(count)
+    """One cube adds all losses, or makes their mean over the rows that count: in lines, of which
+    each takes what the sum before it has rounded off. Rows are numbered in `counts`."""
+    n = losses.shape[0]
+    total, error = cp.Line[losses.dtype, line](0), cp.Line[losses.dtype, line](0)
+    count = cp.Line[counts, line](0)
+    for i in range(cp.UNIT_POS * line, n, cp.CUBE_DIM * line):
+        total, error = two_sum(total, cp.load(losses, i, line=line) + error)
+        error = cp.where(error == error, error, losses.dtype(0))  # NaN, of infinite sums
+        counted = cp.load(target, i, line=line, fill=ignored) != ignored
+        count += cp.where(counted, counts(1), counts(0))
+    found = cube_sum((total + error).sum())
+    number = cube_sum(count.sum())
     if cp.UNIT_POS == 0:
-        out[0] = total / losses.dtype(number) if is_mean else total
+        out[0] = found / losses.dtype(number) if is_mean else found

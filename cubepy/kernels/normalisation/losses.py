@@ -7,11 +7,12 @@ from typing import Any
 
 from cubepy.array.memory import Memory
 from cubepy.ir.numbers import limits
-from cubepy.ir.types import DType, Kind
+from cubepy.ir.types import DType, Kind, i32, i64
 from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.axes import Axis, seen
 from cubepy.kernels.calls.call import call
+from cubepy.kernels.calls.cubes import is_wide
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
@@ -78,14 +79,18 @@ def _plan(planner: Planner, x: Memory, target: Memory, ignored: int, reduction: 
     if not each:
         losses = planner.scratch(target.shape, dtype)
         _launch_rows(planner, x, target, losses, dtype, ignored)
+        device, rows = planner.target, target.shape[0]
+        line = 1 if is_wide(device) else max(1, device.line_bytes // dtype.itemsize)
         planner.launch(
             add_losses,
-            Over(1, "cube", loss_units(planner.target)),
+            Over(1, "cube", loss_units(device)),
             losses=losses,
             target=target,
             out=written,
             ignored=ignored,
             is_mean=reduction == "mean",
+            counts=i32 if rows < 1 << 31 else i64,
+            line=line,
         )
     elif x.shape[0]:
         _launch_rows(planner, x, target, written, dtype, ignored)

@@ -48,7 +48,9 @@ class Window:
     @property
     def reach(self) -> int:
         """How far a line of outputs looks into its neighbours."""
-        return max(abs(shift) for shift in self.shifts)
+        first = -self.padding[2]
+        last = first + (self.kernel[2] - 1) * self.dilation[2]
+        return max(abs(place // self.stride[2]) for place in (first, last))
 
     @property
     def phases(self) -> int:

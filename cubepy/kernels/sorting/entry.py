@@ -160,7 +160,9 @@ def _launch(planner: Planner, how: Order, views: list[Memory], bits: int | None 
 
 def _launch_radix(planner: Planner, how: Order, views: list[Memory], tiling: RadixTiling) -> None:
     x, values, indices = views
-    extents = (tiling.slots, 2, x.shape[-1])
+    n = x.shape[-1]
+    held = values.shape[-1] if tiling.keeps else min(n, tiling.room or n)
+    extents = (tiling.slots, 2, held)
     planner.launch(
         sort_rows,
         tiling.slots,

@@ -44,7 +44,8 @@ def sort_rows(
     how: cp.Comptime[Order],
     tiling: cp.Comptime[RadixTiling],
 ) -> None:
-    """A cube of one unit sorts every `slots`th row; `keys` and `order` are [slot, 2, element]."""
+    """A cube of one unit sorts every `slots`th row; `keys` and `order` are [slot, 2, element], of
+    as many elements as are held at once."""
     slot, rows = cp.CUBE_POS, product(values.shape[:-1])
     for r in range(slot, rows, tiling.slots):
         where = unravelled(r, values.shape[:-1])

@@ -46,7 +46,7 @@ def select_rows(
     where = unravelled(cp.CUBE_POS, values.shape[:-1])
     row, wanted = x[where], values.shape[-1]
     keys, order = cp.shared(tiling.room, how.key), cp.shared(tiling.room, how.position)
-    count = cp.shared(1, cp.i32)
+    count = cp.shared(1, cp.u32)
     if cp.UNIT_POS == 0:
         count[0] = 0
     cp.sync_cube()
@@ -54,7 +54,7 @@ def select_rows(
     gather(row, bound, how.position(row.shape[0]), keys, order, count, how, tiling)
     cp.sync_cube()
     if cube_max(count[0]) > tiling.room:
-        key, position = exact_bound(row, cp.i32(wanted), how)
+        key, position = exact_bound(row, cp.u32(wanted), how)
         if cp.UNIT_POS == 0:
             count[0] = 0
         cp.sync_cube()
@@ -138,7 +138,7 @@ def place_of(key: Any, position: Any, keys: Any, order: Any, count: Any) -> Any:
 
 def exact_bound(row: Any, wanted: Any, how: Any) -> Any:
     """The key and the position of the element that comes `wanted`-th, digit by digit."""
-    counts = cp.shared(1 << DIGIT, cp.i32)
+    counts = cp.shared(1 << DIGIT, cp.u32)
     key, known, rest = how.key(0), how.key(0), wanted
     for p in range(how.dtype.bits // DIGIT):
         shift = how.key(how.dtype.bits - DIGIT * (p + 1))

@@ -15,6 +15,10 @@ from cubepy.targets import Target
 Tiling = RadixTiling | MergeTiling | SelectTiling | DigitTiling | PartTiling
 
 
+MOST_COUNTED = (1 << 32) - 1
+"""Elements of a row that cubes which select can count."""
+
+
 @dataclass(frozen=True, slots=True)
 class Division:
     """What bounds the ways to sort.
@@ -63,7 +67,7 @@ def tilings(
     if is_wide(target):
         ways = tuple(dict.fromkeys(_wide(way, target, how, n, rows) for way in divisions(target)))
         way = divisions(target)[0]
-        if wanted > way.most or n <= way.block:
+        if wanted > way.most or n <= way.block or n > MOST_COUNTED:
             return ways
         line = max(1, target.line_bytes // how.dtype.itemsize) if is_dense else 1
         return (_select(way, target, n, wanted, line), *ways)
