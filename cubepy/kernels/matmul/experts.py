@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.frontend.signature import comptime_key
-from cubepy.ir.types import DType, i32, i64
+from cubepy.ir.types import i32, i64
 from cubepy.jit.grid import Fixed
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
@@ -17,7 +17,6 @@ from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
-from cubepy.kernels.matmul.grouped import Rows, multiply_rows_of_groups
 from cubepy.kernels.matmul.problem import (
     COLUMNS,
     ROWS,
@@ -26,6 +25,7 @@ from cubepy.kernels.matmul.problem import (
     has_boxes,
     is_dense,
     result_of,
+    run_of,
     sums_of,
     turned,
 )
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from cubepy.kernels.matmul.experts_on_hopper import Grouped
 
 _PLANS = Plans()
-UNITS, LINE = 128, 4
-"""Units of a cube that makes a row on a GPU, and columns of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,10 @@ def _plan(
     right, problem = _problem_of(groups)
     t = grouped(planner.target, problem, groups.count)
     if t is None:
-        _launch_rows(planner, groups, problem.sums, problem.right == COLUMNS)
+        from cubepy.kernels.matmul.experts_on_gpus import launch_tiles
+
+        each = -(-problem.m // max(1, groups.count))
+        launch_tiles(planner, groups, replace(problem, m=each, batch=(max(1, groups.count),)))
     else:
         _launch_tiles(planner, groups, right, t)
 
@@ -140,6 +141,8 @@ def _problem_of(g: Groups) -> tuple[Memory, Problem]:
         is_finished=finished,
         elements=x.dtype,
         has_boxes=g.count > 0 and all(map(has_boxes, (x, stored, g.out))),
+        dtype=x.dtype,
+        runs=(run_of(x, -1), run_of(stored, -1)),
     )
 
 
@@ -160,18 +163,6 @@ def _check(x: Memory, weights: Memory, ends: Memory, biases: tuple[Memory, ...])
             reason = f"`x` is {x.dtype}, `bias` is {bias.dtype}"
             hint = f"convert `bias` to {' or '.join(map(str, kinds))}"
             raise fail("E602", function="grouped_matmul", reason=reason, suggestion=hint)
-
-
-def _launch_rows(planner: Planner, g: Groups, sums: DType, is_turned: bool) -> None:
-    is_turned = is_turned and is_dense(g.x, -1)
-    planner.launch(
-        multiply_rows_of_groups,
-        Fixed((g.x.shape[0], 1, 1), (UNITS, 1, 1)),
-        x=g.x,
-        weights=g.weights,
-        **g.beside,
-        t=Rows(UNITS, LINE, sums, is_turned),
-    )
 
 
 def _launch_tiles(planner: Planner, g: Groups, weights: Memory, t: Grouped) -> None:

@@ -14,8 +14,7 @@ import cubepy as cp
 from cubepy.ir.types import DType
 from cubepy.kernels.matmul import split, units
 from cubepy.kernels.matmul.blocks import Blocks, add_rows, memory_of
-from cubepy.kernels.matmul.finish import finished
-from cubepy.kernels.matmul.grouped import rows_of_group
+from cubepy.kernels.matmul.grouped import put_zeros, rows_of_group
 from cubepy.kernels.matmul.split import Split
 from cubepy.kernels.matmul.streams import Dots, Streams, dot_rows, multiply_rows
 from cubepy.kernels.matmul.units import Units
@@ -66,7 +65,7 @@ def multiply_groups_in_blocks(
     begin, end = rows_of_group(group, ends, out.shape[0])
     if group == ends.shape[0]:
         for i in range(begin + cube, end, across * down):
-            put_zeros(out, i, extras, epilogue, t)
+            put_zeros(out, i, 0, out.shape[1], 1, extras, epilogue, t)
     elif begin < end:
         finish = tuple([bias[group] for bias in biases]), extras, epilogue
         which = cube, across * down
@@ -106,13 +105,6 @@ def multiply_few(
     for j in range(which[0] * t.width, out.shape[1], which[1] * t.width):
         place = (), first, j, min(t.width, out.shape[1] - j)
         multiply(x[first:end], y, out, place, biases, extras, epilogue, t)
-
-
-def put_zeros(out: Any, i: Any, extras: Any, epilogue: Any, t: Any) -> None:
-    """The results of a row that no group has."""
-    for j in range(0, out.shape[1], t.line):
-        v = finished(cp.Line[t.sums, t.line](0), (i, j), (), extras, epilogue)
-        cp.store(out[i], j, out.dtype(v))
 
 
 def multiply_block(

@@ -193,6 +193,21 @@ def multiply_fragments(
     row, column = banded(cp.CUBE_POS % (down * across), down, across)
     x, y, z = chosen(a, where), chosen(b, where), chosen(out, where)
     origin = row * t.height, column * t.width
+    make_tile(x, y, z, origin, where, biases, extras, epilogue, t)
+
+
+def make_tile(
+    x: Any,
+    y: Any,
+    z: Any,
+    origin: Any,
+    where: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """Make the tile of a product that begins at `origin`; `where`: the indices of the product."""
     found = cp.local((t.rows, t.columns), cp.Line[t.sums, 4], fill=0)
     plane = cp.UNIT_POS // 32
     at = plane // t.across * (t.rows * HIGH), plane % t.across * (t.columns * WIDE)

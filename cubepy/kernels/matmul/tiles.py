@@ -171,6 +171,21 @@ def multiply_tiles(
     row, column = banded(cp.CUBE_POS % (down * across), down, across)
     x, y, z = chosen(a, where), chosen(b, where), chosen(out, where)
     origin = row * t.height, column * t.width
+    make_tile(x, y, z, origin, where, biases, extras, epilogue, t)
+
+
+def make_tile(
+    x: Any,
+    y: Any,
+    z: Any,
+    origin: Any,
+    where: Any,
+    biases: Any,
+    extras: Any,
+    epilogue: Any,
+    t: Any,
+) -> None:
+    """Make the tile of a product that begins at `origin`; `where`: the indices of the product."""
     groups, lines = t.rows // t.row_line, t.columns // t.line
     found = cp.local((t.rows, lines), cp.Line[t.sums, t.line], fill=0)
     rows = cp.local((2, groups), cp.Line[t.factors, t.row_line])
