@@ -182,6 +182,23 @@ class WideGenerator(Generator):
         else:
             self._c.choose(kinds)()
 
+    def _lines_of_lanes(self) -> None:
+        """Also what all lanes are together, and lines that choose.
+
+        No decision of the chooser says which, so that seeds keep their programs.
+        """
+        before = len(self._lines)
+        super()._lines_of_lanes()
+        made = self._lines[before].split("=")[0].strip()
+        kinds = (
+            f"cp.i32(({made} > 1).sum())",
+            f"cp.i32({made}.any()) + 2 * cp.i32({made}.all())",
+            f"cp.i32(any({made} - 1)) + 2 * cp.i32(all({made} < 3))",
+            f"cp.i32(({made} > 0).max()) + 2 * cp.i32(({made} != 0).min())",
+            f"cp.i32((1 if {made} else 2).sum())",
+        )
+        self._declare("i32", kinds[before % len(kinds)])
+
     def _literal(self, t: str) -> str:
         if t not in BITS:
             return self._c.choose(("0.1", "0.25", "-1.5", "3.0", "1e-3", "2"))

@@ -122,7 +122,8 @@ class Expressions:
             return f"(-{a})" if t[0] == "i" else f"(~{a})"
         if kind == 18 and t not in FLOATS:  # equal floats differ, as 0.0 and -0.0
             items, reverse = f"({a}, {self._leaf(t)}, {b})", self._c.choose(("", ", reverse=True"))
-            return f"sorted({items}{reverse})[{self._c.number(0, 2)}]"
+            key = self._c.choose(("", ", key=lambda q: 1"))
+            return f"sorted({items}{key}{reverse})[{self._c.number(0, 2)}]"
         if kind == 15:
             q = self._fresh("q")
             made = f"[lambda: {self._with(t, f'cp.{t}({q})', d)} for {q} in (1, 2, 3)]"
