@@ -185,7 +185,8 @@ class WideGenerator(Generator):
     def _lines_of_lanes(self) -> None:
         """Also what all lanes are together, and lines that choose.
 
-        No decision of the chooser says which, so that seeds keep their programs.
+        No decision of the chooser says which, so that seeds keep their programs; a twin has as many
+        names.
         """
         before = len(self._lines)
         super()._lines_of_lanes()
@@ -197,7 +198,7 @@ class WideGenerator(Generator):
             f"cp.i32(({made} > 0).max()) + 2 * cp.i32(({made} != 0).min())",
             f"cp.i32((1 if {made} else 2).sum())",
         )
-        self._declare("i32", kinds[before % len(kinds)])
+        self._declare("i32", kinds[self._count % len(kinds)])
 
     def _literal(self, t: str) -> str:
         if t not in BITS:
