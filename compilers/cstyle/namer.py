@@ -7,6 +7,12 @@ import unicodedata
 
 _LIKE_HELPERS = re.compile(r"lane_mask_\d+|.*(bool|bf16|index|[iuf]\d+(e\dm\d)?)x\d+.*")
 """Names as helpers for lines have them; see `lines`."""
+_LIKE_SYSTEMS = re.compile(
+    r"(cuda[A-Z]|CUDA|CU|cu[A-Z]|NV_|CLK_|CL_|cl_|clk_|intel_|image\d|enqueue_).*|.*_pipe(_.*)?"
+)
+"""Names as headers and built-in libraries have them by the hundred."""
+_LONGEST = 100
+"""Characters of a name; PoCL makes file names of kernels'."""
 
 
 def clean(hint: str) -> str:
@@ -34,7 +40,9 @@ class Namer:
 
     def fresh(self, hint: str) -> str:
         """A new name like `hint`: itself, or with a number behind it."""
-        base = clean(hint)
+        base = clean(hint)[:_LONGEST].rstrip("_")
+        if _LIKE_SYSTEMS.fullmatch(base):
+            base = f"own_{base}"
         if _LIKE_HELPERS.fullmatch(base):
             base = ""
         if base and base not in self._reserved and base not in self._used:

@@ -101,7 +101,7 @@ class Writer:
         for text, place in self._lines:
             if place is not None and place != last:
                 indent = text[: len(text) - len(text.lstrip())]
-                out.append((_cut(indent + comment(place)), place))
+                out.append((_cut(indent[: COLUMNS // 2] + comment(place)), place))
                 last = place
             out.append((text, place))
         out += [(text, None) for text in tail]
@@ -159,7 +159,8 @@ def _cut(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text of the user as printable ASCII, without what C reads specially in comments."""
+    """Text of the user as printable ASCII, without what C reads specially in comments: the end of
+    one, and what joins the next line to it, a backslash, which is `??/` too."""
     plain = text.encode("ascii", "replace").decode()
-    plain = re.sub(r"[^ -~]", " ", plain).replace("??", "? ?")
-    return plain.replace("*/", "* /").rstrip("\\ ")
+    plain = re.sub(r"[^ -~]|\\", " ", plain)
+    return re.sub(r"\?(?=\?)", "? ", plain).replace("*/", "* /").rstrip()

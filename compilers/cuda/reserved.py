@@ -13,6 +13,7 @@ _OWN = """
     shared_memory trap brkpt va_list va_start va_arg va_copy va_end atomicAdd atomicSub atomicExch
     atomicMin atomicMax atomicInc atomicDec atomicCAS atomicAnd atomicOr atomicXor mul24 umul24
     mulhi umulhi mul64hi umul64hi float_as_int int_as_float float_as_uint uint_as_float
-    surfaceReference textureReference cudaSuccess nv_std cuda_std
+    surfaceReference textureReference cudaSuccess nv_std cuda_std clock_t libraryPropertyType
+    MAJOR_VERSION MINOR_VERSION PATCH_LEVEL
 """
 RESERVED = reserved(_OWN, _VECTORS)

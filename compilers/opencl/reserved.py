@@ -47,7 +47,9 @@ _OWN = words(
     CLK_LOCAL_MEM_FENCE CLK_GLOBAL_MEM_FENCE CLK_IMAGE_MEM_FENCE MAX_WORK_DIM kernel_exec
     ATOMIC_FLAG_INIT ATOMIC_VAR_INIT CL_COMPLETE CL_QUEUED CL_RUNNING CL_SUBMITTED
     CL_VERSION_1_0 CL_VERSION_1_1 CL_VERSION_1_2 CL_VERSION_2_0 CL_VERSION_3_0 FP_ILOGB0
-    FP_ILOGBNAN as_intptr_t as_ptrdiff_t as_uintptr_t cles_khr_int64
+    FP_ILOGBNAN as_intptr_t as_ptrdiff_t as_uintptr_t cles_khr_int64 atomic_half
+    get_pipe_num_packets get_pipe_max_packets get_kernel_work_group_size kernel_enqueue_flags_t
+    memory_scope_all_devices
     """
 )
 _NUMBERS = """

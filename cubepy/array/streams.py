@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from cubepy.array.placement import placed
@@ -76,7 +77,7 @@ def queue_of(stream: Any) -> int:
         found = getattr(stream, name, None)
         if found is not None:
             return int(getattr(found, "value", found) or 0)  # ctypes has None for 0
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
+    if hasattr(stream, "__index__") and not isinstance(stream, bool):
+        return index(stream)
     reason = "it is a cp.Stream, one of torch, CuPy, Numba or PyCUDA, or a handle"
-    raise fail("E420", name="stream", value=repr(stream), reason=reason)
+    raise fail("E420", name="stream", value=stream, reason=reason)

@@ -37,7 +37,8 @@ def _sorted(frame: Frame, sequence: Any, *, key: Any = None, reverse: Any = Fals
             chosen = comptime_result(frame, sorted, order, key=keys.__getitem__, reverse=reverse)
             return tuple([items[k] for k in chosen])
     if key is not None or not is_comptime(reverse):
-        what = f"what sorted() with `{'reverse' if key is None else 'key'}` takes"
+        is_reverse = key is None or not is_comptime(reverse)
+        what = f"what sorted() with `{'reverse' if is_reverse else 'key'}` takes"
         raise frame.tracer.error("E112", what=what, hint="sort numbers alone, the least first")
     if len(items) > MOST:
         raise frame.tracer.error("E120", count=len(items), limit=MOST)

@@ -24,6 +24,8 @@ def mangle(node: ast.AST, code: Any) -> None:
     if not owner:
         return
     for part in ast.walk(node):
+        if isinstance(part, ast.keyword):
+            continue  # the names of arguments stay as they are
         for field in _FIELDS:
             name = getattr(part, field, None)
             if isinstance(name, str) and _is_private(name):

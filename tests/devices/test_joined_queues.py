@@ -36,6 +36,10 @@ def test_what_is_no_stream_is_refused(stream: Any):
         increment.configure(stream=stream)
 
 
+def test_handles_are_integers_of_any_kind():
+    assert increment.configure(stream=np.int64(7)) is not None
+
+
 def test_streams_are_refused_where_there_are_none():
     x = np.zeros(8, np.float32)
     with pytest.raises(cp.UnsupportedError, match="E310"):

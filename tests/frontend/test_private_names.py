@@ -61,6 +61,29 @@ def all_of(x: Any, out: Any) -> None:
     out[3] = __Hidden(x[1]).value
 
 
+def raised(v: Any, **by: Any) -> Any:
+    return v + by["__by"]
+
+
+class Caller:
+    def call(self, v: Any) -> Any:
+        return raised(v, __by=5)
+
+
+CALLER = Caller()
+
+
+@cp.cube
+def by_keyword(x: Any, out: Any) -> None:
+    out[0] = CALLER.call(x[0])
+
+
+def test_keywords_of_calls_are_not_mangled():
+    out = np.zeros(1)
+    by_keyword[1, 1](np.ones(1), out)
+    assert out[0] == CALLER.call(1) == 6
+
+
 def test_names_mean_what_they_mean_in_python():
     x, out = np.array([3.0, 4.0]), np.zeros(4)
     all_of[1, 1](x, out)

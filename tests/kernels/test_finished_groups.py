@@ -133,8 +133,17 @@ def test_on_the_interpreter(orders: tuple[str, str]):
 
 
 @pytest.mark.parametrize("device", ["cpu", "interpreter"])
-def test_no_groups(device: str):
-    check([], (5, 4, 3), np.float32, device)
+@pytest.mark.parametrize("checked", [False, True])
+def test_no_groups(device: str, checked: bool):
+    with cp.settings(checked=checked):
+        check([], (5, 4, 3), np.float32, device)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
+@pytest.mark.parametrize("orders", [("C", "C"), ("C", "F")])
+def test_groups_of_few_rows(rows: int, orders: tuple[str, str]):
+    ends = np.cumsum(np.random.default_rng().integers(0, 2 * rows, 9)).tolist()
+    check(ends, (ends[-1] + 1, 33, 40), np.float32, "cpu", orders)
 
 
 def test_what_does_not_fit_is_refused():

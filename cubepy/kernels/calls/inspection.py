@@ -89,7 +89,11 @@ def _unbacked(shape: list[int], dtype: Any) -> np.ndarray:
         return np.empty(shape, dtype)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     flags |= _MAP_NORESERVE if sys.platform == "linux" else 0
-    return np.frombuffer(mmap.mmap(-1, nbytes, flags=flags), dtype).reshape(shape)
+    try:
+        places = mmap.mmap(-1, nbytes, flags=flags)
+    except (OSError, OverflowError):
+        raise MemoryError(f"no {nbytes} addresses for an array") from None
+    return np.frombuffer(places, dtype).reshape(shape)
 
 
 def record(

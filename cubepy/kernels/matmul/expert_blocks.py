@@ -33,9 +33,9 @@ LEAST_ROWS = 64
 """Rows that are worth packing the right factor for, once more."""
 MANY = 64
 """Rows that groups have on the average from which on no code is made for those of few."""
-FEW_AT_ONCE = 4
-"""Rows of a group of few that are multiplied at once: code for one row more would take as long to
-compile, and memory binds these."""
+FEW_AT_ONCE, ALONE = 4, 4
+"""Rows of a group of few that are multiplied at once; one, where groups have no more rows than
+these on the average. Code for both would take as long again to compile."""
 
 
 def launch_blocks(planner: Planner, g: Groups) -> None:
@@ -95,11 +95,9 @@ def choose(target: Target, problem: Problem, rows: int) -> Experts:
 
 def _few(target: Target, problem: Problem) -> Streams | Dots:
     """How groups of few rows are multiplied."""
-    alone = replace(problem, batch=(), m=FEW)
-    if problem.right == COLUMNS:
-        return dots(target, alone)
-    t = streams(target, replace(alone, m=FEW_AT_ONCE))
-    return replace(t, groups=FEW // FEW_AT_ONCE)
+    rows = 1 if problem.m <= ALONE else FEW_AT_ONCE
+    way = dots if problem.right == COLUMNS else streams
+    return replace(way(target, replace(problem, batch=(), m=rows)), groups=FEW // rows)
 
 
 @dataclass(frozen=True, slots=True)

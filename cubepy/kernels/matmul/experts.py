@@ -10,13 +10,14 @@ from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import i32, i64
-from cubepy.jit.grid import Fixed
+from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import with_bounds
 from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
+from cubepy.kernels.matmul.grouped import put_all_zeros
 from cubepy.kernels.matmul.problem import (
     COLUMNS,
     ROWS,
@@ -101,7 +102,7 @@ def _plan(
 ) -> None:
     x, weights, ends = arrays
     check_epilogue("grouped_matmul", epilogue, len(extras))
-    check_factors("grouped_matmul", x, weights)
+    check_factors("grouped_matmul", x, weights, ("x", "weights"))
     _check(x, weights, ends, biases)
     extents = x.shape[0], weights.shape[2]
     out = planner.result(Shape(extents, result_of(x.dtype)))
@@ -111,6 +112,10 @@ def _plan(
     shape = weights.shape[0], *extents
     biases = tuple(replace(b, shape=shape, strides=(b.strides[0], 0, b.strides[1])) for b in biases)
     groups = Groups(x, weights, ends, out, biases, epilogue, some)
+    if not groups.count:
+        line = {"extras": some, "epilogue": epilogue, "sums": sums_of(x.dtype)}
+        planner.launch(put_all_zeros, Over(extents[0], "unit", None), out=out, **line)
+        return
     if is_cpu(planner.target):
         from cubepy.kernels.matmul.expert_blocks import launch_blocks
 

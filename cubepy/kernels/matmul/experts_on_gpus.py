@@ -16,21 +16,12 @@ from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.matmul import fragments, tiles
 from cubepy.kernels.matmul.fragments import Fragments
 from cubepy.kernels.matmul.grids import choose_grid
-from cubepy.kernels.matmul.grouped import block_of_group, put_zeros
+from cubepy.kernels.matmul.grouped import Zeros, block_of_group, put_zeros
 from cubepy.kernels.matmul.problem import COLUMNS, Problem, turned
 from cubepy.kernels.matmul.tiles import Tiles
-from cubepy.record import dataclass
 
 if TYPE_CHECKING:
     from cubepy.kernels.matmul.experts import Groups
-
-
-@dataclass(frozen=True, slots=True)
-class Zeros:
-    """What rows that no group has are, in lines of `line` sums."""
-
-    sums: Any
-    line: int = 1
 
 
 def launch_tiles(planner: Planner, g: Groups, problem: Problem) -> None:
@@ -73,7 +64,7 @@ def multiply_groups_in_tiles(
             put_zeros(out, i, column + cp.UNIT_POS, last, cp.CUBE_DIM, extras, epilogue, zeros)
     stop = end if group < count and row < end else cp.i64(0)
     inner = x.shape[1] if stop > 0 else 0
-    chosen = min(group, max(count - 1, 0))
+    chosen = min(group, count - 1)
     some = tuple([bias[chosen] for bias in biases])
     own, z = x[: max(end, 1), :inner], out[:stop]
     if isinstance(t, Fragments):

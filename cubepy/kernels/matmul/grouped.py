@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import cubepy as cp
+from cubepy.ir.types import DType
 from cubepy.kernels.matmul.finish import finished
+from cubepy.record import dataclass
 
 
 def rows_of_group(group: Any, ends: Any, rows: Any) -> Any:
@@ -39,10 +42,31 @@ def block_of_group(number: Any, ends: Any, rows: Any, height: Any) -> Any:
     return group, min(begin + rest * height, end), end
 
 
+@cp.cube
+def put_all_zeros(
+    out: cp.Tensor,
+    extras: Any,
+    epilogue: cp.Comptime[Callable[..., Any] | None],
+    sums: cp.Comptime[DType],
+) -> None:
+    """A unit for each row, where there are no groups."""
+    if out.shape[0] > cp.ABSOLUTE_POS:
+        zeros = cp.comptime(Zeros(sums))
+        put_zeros(out, cp.ABSOLUTE_POS, 0, out.shape[1], 1, extras, epilogue, zeros)
+
+
+@dataclass(frozen=True, slots=True)
+class Zeros:
+    """What rows that no group has are, in lines of `line` sums."""
+
+    sums: DType
+    line: int = 1
+
+
 def put_zeros(
     out: Any, i: Any, first: Any, last: Any, step: Any, extras: Any, epilogue: Any, t: Any
 ) -> None:
     """The results of a row that no group has, lines of columns from `first` to `last`."""
     for j in range(first, last, step * t.line):
         v = finished(cp.Line[t.sums, t.line](0), (i, j), (), extras, epilogue)
-        cp.store(out[i], j, out.dtype(v))
+        cp.store(out[i], j, v)

@@ -102,14 +102,15 @@ def result_of(dtype: DType) -> DType:
     return dtype if dtype.is_float and dtype.bits > 8 else sums_of(dtype)
 
 
-def check_factors(function: str, a: Memory, b: Memory) -> None:
+def check_factors(function: str, a: Memory, b: Memory, names: tuple[str, str] = ("a", "b")) -> None:
     """E602 unless the factors have one type that can be multiplied."""
+    first, second = names
     if a.dtype is not b.dtype:
-        shown = f"`a` is {a.dtype}{_shape(a)} and `b` is {b.dtype}{_shape(b)}"
+        shown = f"`{first}` is {a.dtype}{_shape(a)} and `{second}` is {b.dtype}{_shape(b)}"
         reason = f"the factors differ in dtype: {shown}"
         raise fail("E602", function=function, reason=reason, suggestion="convert one of them")
     if a.dtype.kind is Kind.BOOL:
-        raise refused(function, "a", "has dtype bool_", "convert it to u8 or f32")
+        raise refused(function, first, "has dtype bool_", "convert it to u8 or f32")
 
 
 def _shape(x: Memory) -> str:

@@ -79,8 +79,8 @@ def multiply_rows(
     sums = cp.shared((m, t.width // t.line), cp.Line[t.sums, t.line])
     held = cp.shared((m, t.steps), t.sums)
     count, whole = (columns + t.line - 1) // t.line, columns // (t.line * t.lines) * t.lines
-    for c in range(count):
-        for r in cp.unroll(range(m)):
+    for r in range(min(m, (x.shape[0] + t.rows - 1) // t.rows * t.rows)):
+        for c in range(count):
             sums[r, c] = cp.Line[t.sums, t.line](0)
     end = inner // t.steps * t.steps
     for k in range(0, end, t.steps):
