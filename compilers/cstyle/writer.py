@@ -84,6 +84,12 @@ class Writer:
                 self._stays[text.strip()] = opposite if then else condition
             return
         self.extend(then)
+        if then and is_one_branch(otherwise):
+            (first, place), *rest = otherwise
+            self.plain(f"}} else {first.strip()}")
+            self._lines[-1] = (self._lines[-1][0], place)
+            self.extend([(text.removeprefix(INDENT), at) for text, at in rest])
+            return
         if then and otherwise:
             self.plain("} else {")
         self.extend(otherwise)
@@ -106,6 +112,17 @@ class Writer:
             out.append((text, place))
         out += [(text, None) for text in tail]
         return Listing.of([part for text, place in out for part in wrapped(text, place)])
+
+
+def is_one_branch(lines: Lines) -> bool:
+    """Whether captured lines are one `if` with its branches: it needs no braces behind `else`."""
+    if len(lines) < 2 or not lines[0][0].lstrip().startswith("if ("):
+        return False
+    first, last = lines[0][0], lines[-1][0]
+    indent = first[: len(first) - len(first.lstrip())]
+    outer = [text for text, _ in lines[1:-1] if not text.startswith(indent + INDENT)]
+    joined = all(text.startswith(f"{indent}}} else") for text in outer)
+    return first.endswith("{") and last == f"{indent}}}" and joined
 
 
 def choice(targets: tuple[str, ...], then: Lines, otherwise: Lines) -> str | None:

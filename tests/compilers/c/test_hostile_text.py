@@ -76,3 +76,15 @@ def test_names_are_no_longer_than_file_names():
     namer = Namer(frozenset())
     found = {namer.fresh("y" * 5000) for _ in range(20)}
     assert len(found) == 20 and max(map(len, found)) < 128
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_chains_are_not_nested(tmp_path: Path, target: str):
+    text = "import cubepy as cp\n@cp.cube\ndef k(x, out):\n    v = x[0]\n"
+    text += "    if v < 0:\n        out[0] = 1\n"
+    for j in range(5):
+        text += f"    elif v < {j + 1}:\n        out[0] = v * {j}\n"
+    text += "    else:\n        out[0] = v\n        if v > 500:\n            out[0] = 3\n"
+    spec = cp.spec("f32[8]")
+    listing = made(tmp_path, text).inspect(spec, spec, target=target, stage="source")
+    assert listing.count("} else if (") == 5 and listing.count("} else {") == 1
