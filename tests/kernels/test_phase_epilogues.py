@@ -27,7 +27,7 @@ def weighed(v: Any, index: Any, residual: Any) -> Any:
 
 
 def numbered(v: Any, index: Any) -> Any:
-    """Each axis counts; whoever asks is told that a line has one element."""
+    """Every axis matters, and lines have one element."""
     found = v * v.line_size
     for axis in cp.unroll(range(len(index))):
         found += index[axis] * 10.0 ** -(axis + 1)

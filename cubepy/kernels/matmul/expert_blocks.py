@@ -68,9 +68,8 @@ def problem_of(g: Groups) -> Problem:
     sums = sums_of(g.x.dtype)
     left = ROWS if is_dense(g.x, -1) or not is_dense(g.x, -2) else COLUMNS
     right = ROWS if is_dense(g.weights, -1) or not is_dense(g.weights, -2) else COLUMNS
-    groups = max(1, g.count)
     return Problem(
-        *(-(-rows // groups), columns, k, (groups,), sums, sums, g.out.dtype, left, right),
+        *(-(-rows // g.count), columns, k, (g.count,), sums, sums, g.out.dtype, left, right),
         is_finished=bool(g.biases) or g.epilogue is not None or g.out.dtype is not sums,
         elements=g.x.dtype,
         has_dense_rows=is_dense(g.x, -1),

@@ -128,8 +128,8 @@ def _plan(
     if t is None:
         from cubepy.kernels.matmul.experts_on_gpus import launch_tiles
 
-        each = -(-problem.m // max(1, groups.count))
-        launch_tiles(planner, groups, replace(problem, m=each, batch=(max(1, groups.count),)))
+        each = -(-problem.m // groups.count)
+        launch_tiles(planner, groups, replace(problem, m=each, batch=(groups.count,)))
     else:
         _launch_tiles(planner, groups, right, t)
 
@@ -145,7 +145,7 @@ def _problem_of(g: Groups) -> tuple[Memory, Problem]:
         *(m, n, x.shape[1], (), sums, sums, g.out.dtype, ROWS, right),
         is_finished=finished,
         elements=x.dtype,
-        has_boxes=g.count > 0 and all(map(has_boxes, (x, stored, g.out))),
+        has_boxes=all(map(has_boxes, (x, stored, g.out))),
         dtype=x.dtype,
         runs=(run_of(x, -1), run_of(stored, -1)),
     )
