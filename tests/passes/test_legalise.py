@@ -67,3 +67,18 @@ def test_each_step_can_be_dumped(target: str, step: str, capsys: pytest.CaptureF
     with settings(dump=(f"after:{step}",)):
         quotients[1, 4].inspect("i32[?]", "i32[?]", target=target)
     assert f"; after {step} of quotients" in capsys.readouterr().err
+
+
+@cp.cube
+def signs(a, b, out):
+    out[cp.UNIT_POS] = cp.copysign(a[cp.UNIT_POS], b[cp.UNIT_POS])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f8e4m3", "f8e5m2"])
+@pytest.mark.parametrize("target", [*DIALECTS, "cpu"])
+def test_signs_of_small_floats_are_copied_on_their_bits(target: str, dtype: str):
+    """Hardware's conversions of f16 to f32 lose the sign of NaN."""
+    array = f"{dtype}[?]"
+    listing = signs[1, 4].inspect(array, array, array, target=target)
+    code = [line for line in listing.lower().splitlines() if "cp.copysign" not in line]
+    assert code and not any(w in line for line in code for w in ("float(", "copysign", "cvt"))

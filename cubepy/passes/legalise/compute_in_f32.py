@@ -12,10 +12,6 @@ from cubepy.ir.types import (
     element_of,
     f32,
     f64,
-    u8,
-    u16,
-    u32,
-    u64,
     with_element,
 )
 from cubepy.passes.legalise.capabilities import Capabilities
@@ -26,7 +22,6 @@ _MOVES = (
     *(ops.CONST, ops.SELECT, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE, ops.BITCAST),
     *(ops.MISALIGNMENT, cuda.ADDRESS),
 )
-_BITS = {8: u8, 16: u16, 32: u32, 64: u64}
 
 
 def compute_in_f32(kernel: Kernel, target: Capabilities) -> Kernel:
@@ -51,8 +46,6 @@ class _InF32(Rewriter):
             self.out.append(self.renew(op))
         elif op.row is ops.CAST:
             self._cast(op)
-        elif op.row is ops.COPYSIGN:
-            self._copysign(op)
         elif op.row is ops.FMA and element_of(op.result.type) in self._native_fma:
             self.out.append(self.renew(op))
         else:
@@ -79,24 +72,6 @@ class _InF32(Rewriter):
         else:
             wide = odd_f32(value, op.span, self.out)
             self.replaced[op.result] = self._to(op, wide, op.result.type)
-
-    def _copysign(self, op: Op) -> None:
-        """On the bits: a conversion may lose the sign of NaN."""
-        t = op.result.type
-        word = with_element(t, _BITS[element_of(t).bits])
-        sign = 1 << element_of(t).bits - 1
-        a, b = (self._bits(op, v, word) for v in self.values(op.operands))
-        size = self.emit(ops.AND, (a, self._constant(op, word, sign - 1)), {}, op.span)
-        sign_of = self.emit(ops.AND, (b, self._constant(op, word, sign)), {}, op.span)
-        bits = self.emit(ops.OR, (size, sign_of), {}, op.span)
-        self.replaced[op.result] = self._bits(op, bits, t)
-
-    def _bits(self, op: Op, value: Value, t: Type) -> Value:
-        attrs: dict[str, Attr] = {"type": t}
-        return self.emit(ops.BITCAST, (value,), attrs, op.span)
-
-    def _constant(self, op: Op, t: Type, number: int) -> Value:
-        return self.emit_const(t, number, op.span)
 
     def _compute(self, op: Op) -> None:
         operands = tuple(self._widened(op, v) for v in self.values(op.operands))

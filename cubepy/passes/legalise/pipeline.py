@@ -83,6 +83,7 @@ def steps(target: Capabilities) -> list[Pass]:
         (not target.reduces_lines, (_step("lower_reductions", rows=ops.REDUCTIONS),)),
         (target.narrows_f16_by_hand, (Pass("widen_f16_fma", _widen_f16_fma),)),
         (bool(target.stored), (_step("print_as_f32", target, rows=prints),)),
+        (bool(target.stored), (_step("copy_signs", target, rows=(ops.COPYSIGN,)),)),
         (bool(target.stored - target.soft), (_step("compute_in_f32", target),)),
         (bool(target.soft), (Pass("widen", _widen(target)),)),
         (bool(target.open_cases), (_step("expand_arithmetic", target),)),
