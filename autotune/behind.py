@@ -1,5 +1,5 @@
 """What a search did not get to: its candidates are compiled while calls go on, and a later call
-tries them, within what is left of the budget."""
+tries them, in what is left of the budget, a third of it at least."""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from cubepy.autotune.space import canonical_text
+from cubepy.hashing import sha256
 from cubepy.record import dataclass
 from cubepy.targets import Target
 
@@ -43,7 +43,7 @@ def _hardware(kind: str, target: Target, about: tuple[tuple[str, Any], ...]) -> 
         **dict(about),
     }
     text = canonical_text(facts)
-    key = hashlib.sha256(text.encode()).hexdigest()[:16]
+    key = sha256(text.encode()).hexdigest()[:16]
     name = dict(about).get("model") or str(target)
     return Hardware(key, f"{name}, {target.cores} cores" if kind == "cpu" else str(name), text)
 

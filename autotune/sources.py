@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import hashlib
 import sys
 from collections import deque
 from collections.abc import Iterable
@@ -41,6 +40,7 @@ from cubepy.cache import closure
 from cubepy.cache.closure import Unknown, closure_of
 from cubepy.cache.plain import code_text, dtype_text, plain_bytes, plain_tokens
 from cubepy.errors import Error
+from cubepy.hashing import sha256
 from cubepy.jit.kernel import CubeKernel, Launcher
 from cubepy.jit.method import MethodLauncher
 from cubepy.lang.containers import listed
@@ -106,7 +106,7 @@ class _Walk:
     are met; what holds one adds its number. So circles end, and it counts who holds what."""
 
     def __init__(self) -> None:
-        self._hash = hashlib.sha256()
+        self._hash = sha256()
         self._numbers: dict[int, int] = {}
         self._met: list[Any] = []  # kept, so that no other object gets the identity of one
         self._names: set[str] = set()
@@ -390,7 +390,7 @@ def source_of_package(name: str) -> str:
     """The hash of the modules in a folder of CubePy, such as "kernels/matmul", and of its
     version: equal wherever the same version is installed."""
     folder = Path(closure.__file__).resolve().parents[1] / name
-    digest = hashlib.sha256(str(sys.modules["cubepy"].__version__).encode())
+    digest = sha256(str(sys.modules["cubepy"].__version__).encode())
     for path in sorted(folder.glob("*.py")):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
@@ -56,6 +55,7 @@ from cubepy.autotune.trials import (
     Message,
     Trials,
 )
+from cubepy.hashing import sha256
 from cubepy.record import dataclass
 
 MOST_WORKERS = {QUICK: 8, FULL: 16}
@@ -85,7 +85,7 @@ class Request:
     @property
     def candidates(self) -> str:
         """A hash of the set of configurations."""
-        return hashlib.sha256("\n".join(sorted(self.texts)).encode()).hexdigest()[:16]
+        return sha256("\n".join(sorted(self.texts)).encode()).hexdigest()[:16]
 
     def key(self, hardware: Hardware) -> Key:
         """The key of its records."""
@@ -254,7 +254,8 @@ def run(search: _Search, subject: Subject, clock: Clock = time.perf_counter) -> 
     behind.forget(search.name)
 
     def later(compiling: Compiling, left: Sequence[int]) -> None:
-        rest_s = max(0.0, limits.deadline - clock())
+        least = (1.0 - FIRST_SHARES[kind]) * budget  # a slow first run leaves it, too
+        rest_s = max(least, limits.deadline - clock())
         behind.compile_behind(search.name, compiling, left, request.texts, rest_s)
 
     trials = Trials(list(request.texts), _begun(search))

@@ -10,7 +10,6 @@ has no meaning that a later process could compare, such as a function that reads
 from __future__ import annotations
 
 import ast
-import hashlib
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import fields, is_dataclass
@@ -51,6 +50,7 @@ from cubepy.cache.names import Chain, Names, names_of
 from cubepy.cache.plain import code_text, dtype_text, plain_bytes, plain_tokens
 from cubepy.errors import Error
 from cubepy.frontend.signature import FunctionValue, PartialValue
+from cubepy.hashing import sha256
 from cubepy.ir.types import DType
 from cubepy.lang.annotations import resolve_annotations
 from cubepy.lang.arrays import frozen, is_numpy
@@ -152,7 +152,7 @@ class _Walk:
 
     def digest(self, start: int) -> str:
         """The hash of the tokens from a position on."""
-        return hashlib.sha256(b"".join(self._tokens[start:])).hexdigest()
+        return sha256(b"".join(self._tokens[start:])).hexdigest()
 
     def _is_again(self, value: Any) -> bool:
         """Whether a value was seen before; it is put as its number then."""

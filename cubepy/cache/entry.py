@@ -5,12 +5,12 @@ The hash finds damage; against others who could write to the folder, see `folder
 
 from __future__ import annotations
 
-import hashlib
 import json
 from struct import Struct
 from struct import error as StructError
 from typing import Any
 
+from cubepy.hashing import sha256
 from cubepy.record import dataclass
 
 MAGIC = b"CubePy\x00\x01"
@@ -62,4 +62,4 @@ def decode(key: str, data: bytes) -> Entry:
 
 def _digest(key: str, header: bytes, body: bytes) -> bytes:
     lengths = f"{key} {len(header)} {len(body)}\n".encode()
-    return hashlib.sha256(lengths + header + body).digest()
+    return sha256(lengths + header + body).digest()

@@ -6,7 +6,6 @@ wants. Both are found by the function's closure, so that a hit neither traces no
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -23,6 +22,7 @@ from cubepy.cache.versions import are_current, text_of, versions
 from cubepy.config import get
 from cubepy.frontend.facts import Facts, means_the_same
 from cubepy.frontend.signature import Signature
+from cubepy.hashing import sha256
 from cubepy.lang.function import Attributes, Captures
 from cubepy.options import Options
 from cubepy.record import dataclass
@@ -114,7 +114,7 @@ class Kept:
             *(sorted(signature.aligned), sorted(signature.small), signature.alignment),
         )
         chosen = _options(options.in_force())
-        return hashlib.sha256(f"{self.key} {promises!r} {chosen!r}".encode()).hexdigest()
+        return sha256(f"{self.key} {promises!r} {chosen!r}".encode()).hexdigest()
 
     def _header(self, kind: str) -> dict[str, Any]:
         return {"kind": kind, "kernel": self.name, "parts": self.parts}
@@ -186,7 +186,7 @@ def kept_forms(function: Any, signature: Signature, target: Target) -> Kept:
     }
     chosen = repr((signature.cube_dim, signature.plane_dim, signature.checked))
     text = "\n".join((closure.key, chosen, target_key(target), text_of(versions(target.kind))))
-    key = hashlib.sha256(text.encode()).hexdigest()
+    key = sha256(text.encode()).hexdigest()
     return Kept(store, name, key, parts, closure)
 
 
@@ -214,7 +214,7 @@ def target_key(target: Target) -> str:
 
     values = {f.name: getattr(target, f.name) for f in fields(target)}
     text = repr([(n, sorted(v) if isinstance(v, frozenset) else v) for n, v in values.items()])
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256(text.encode()).hexdigest()
 
 
 def target_text(target: Target) -> str:

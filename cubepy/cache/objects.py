@@ -5,7 +5,6 @@ The runtimes lie below this layer; they ask for code through `runtimes/remember`
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from cubepy.cache.entry import Entry
 from cubepy.cache.store import find_store
 from cubepy.cache.versions import FORMAT
+from cubepy.hashing import sha256
 from cubepy.runtimes import remember
 
 
@@ -27,7 +27,7 @@ def kept_object(name: str, text: str, make: Callable[[], bytes]) -> bytes:
     if store is None:
         return make()
     machine = f"{FORMAT} {sys.platform} {platform.machine()}"
-    key = hashlib.sha256(f"{machine}\n{name}\n{text}".encode()).hexdigest()
+    key = sha256(f"{machine}\n{name}\n{text}".encode()).hexdigest()
     found = store.get(key)
     if found is not None:
         return found.body

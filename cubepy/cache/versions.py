@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cubepy.hashing import sha256
 from cubepy.runtimes.native.host import llvm_versions
 
 FORMAT = 1
@@ -60,11 +61,9 @@ def sources() -> str:
     The time of change (`ctime`) of a file cannot be set; reading all files would take longer than
     some kernels to compile.
     """
-    import hashlib
-
     folder = os.path.dirname(os.path.dirname(__file__))
     found = sorted(_stamps(folder, ""))
-    return hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
+    return sha256("\n".join(found).encode()).hexdigest()[:16]
 
 
 def _stamps(folder: str, inside: str) -> Iterator[str]:

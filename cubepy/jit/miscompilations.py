@@ -6,7 +6,6 @@ tested once, when a GPU first compiles a kernel with them, and remembered in the
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import warnings
 from typing import Any
@@ -19,6 +18,7 @@ from cubepy.cache.entry import Entry
 from cubepy.cache.store import named_store
 from cubepy.compilers.cuda import toolchain
 from cubepy.errors import Error
+from cubepy.hashing import sha256
 from cubepy.runtimes.base import Device
 
 FORMAT = 2
@@ -103,7 +103,7 @@ def _is_capturing() -> bool:
 
 
 def _key(device: Device) -> str:
-    return hashlib.sha256(f"miscompilations {FORMAT} {versions(device)}".encode()).hexdigest()
+    return sha256(f"miscompilations {FORMAT} {versions(device)}".encode()).hexdigest()
 
 
 def _remember(device: Device, wrong: dict[str, int]) -> None:

@@ -153,6 +153,31 @@ def test_what_compiles_behind_a_call_outlives_its_thread_and_holds_nothing(
 
 
 @pytest.mark.usefixtures("in_process")
+def test_a_first_run_that_takes_the_whole_budget_leaves_time_for_a_later_call(store: Path):
+    """As on a GPU whose driver starts with it."""
+    asked = Request("kernel", "source", "[1]", find_device("cpu"), ["0", "1"], "quick")
+    loaded: list[int] = []
+
+    class Loading(Slow):
+        def run(self, k: int) -> None:
+            if not loaded:
+                loaded.append(k)
+                time.sleep(1.2)
+            super().run(k)
+
+    def call() -> int:
+        subject = Loading([0.02, 0.01])
+        subject.mark = store / "mark"
+        return choose(asked, lambda: subject).index
+
+    with cp.tuning(level="quick", budget_s=1.0):
+        assert call() == 0 and statuses()["1"] == "untried"
+        (store / "mark").touch()
+        assert behind.wait(30.0)
+        assert call() == 1
+
+
+@pytest.mark.usefixtures("in_process")
 def test_a_search_in_the_background_leaves_nothing_behind(store: Path):
     asked = Request("kernel", "source", "[1]", find_device("cpu"), ["0", "1"], "quick")
     with cp.tuning(level="quick", budget_s=1.0, background=True):
