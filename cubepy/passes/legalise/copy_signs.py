@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Value
-from cubepy.ir.types import DType, Type, element_of, u8, u16, u32, u64, with_element
+from cubepy.ir.types import DType, Type, element_of, u8, u16, with_element
 from cubepy.passes.legalise.capabilities import Capabilities
 from cubepy.passes.rewrite import Rewriter
 
-_BITS = {8: u8, 16: u16, 32: u32, 64: u64}
+_WORDS = {8: u8, 16: u16}
 
 
 def copy_signs(kernel: Kernel, target: Capabilities) -> Kernel:
@@ -29,7 +29,7 @@ class _CopySigns(Rewriter):
 
     def _copysign(self, op: Op) -> None:
         t = op.result.type
-        word = with_element(t, _BITS[element_of(t).bits])
+        word = with_element(t, _WORDS[element_of(t).bits])
         sign = 1 << element_of(t).bits - 1
         a, b = (self._bits(op, v, word) for v in self.values(op.operands))
         size = self.emit(ops.AND, (a, self.emit_const(word, sign - 1, op.span)), {}, op.span)
