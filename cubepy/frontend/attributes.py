@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections import deque
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from types import ModuleType
 from typing import Any
@@ -40,7 +40,7 @@ from cubepy.frontend.values import (
 from cubepy.frontend.wording import OF_TEXT, describe
 from cubepy.ir.core import Region, Value
 from cubepy.ir.opdef import MEMORY, Resource, effects
-from cubepy.ir.types import Buffer, Line, element_of
+from cubepy.ir.types import Buffer, DType, Line, element_of
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.containers import may_change_inside
@@ -83,6 +83,8 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         return {"shape": owner.shape, "dtype": owner.dtype, "size": prod(owner.shape)}[name]
     if isinstance(owner, (FlatRef, Method, LocalFunction, Table)):
         raise _missing(frame, owner, name, ())
+    if _is_own_data(type_of(owner)) and type_of(field := getattr(owner, name, owner)) in _PLAIN:
+        return field
     if isinstance(owner, ModuleType) and is_foreign(owner) and translation(name):
         what = f"`{owner.__name__}.{name}`"
         raise frame.tracer.error("E108", name=what, suggestion=translation(name))
@@ -100,6 +102,17 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
     if holds or may_change(owner) or is_users_method(found):
         found = note(frame, owner, Attributes(owner), name, found)
     return refuse_array(frame, name, found)
+
+
+_PLAIN = frozenset({int, float, bool, str, type(None), DType})
+"""Types of values that hold nothing else."""
+
+
+@lru_cache(maxsize=256)
+def _is_own_data(cls: type) -> bool:
+    """Whether a class is one of CubePy's own for data that do not change, as strategies are."""
+    params = getattr(cls, "__dataclass_params__", None)
+    return params is not None and params.frozen and is_fixed_class(cls)
 
 
 def _is_of_container(cls: type, name: str) -> bool:

@@ -105,6 +105,10 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Any:
     return attribute(frame, owner, node.attr)
 
 
+_PARTS = frozenset({Value, TensorRef, int, float, bool, type(None)})
+"""Types of most items of tuples, which hold nothing that could change."""
+
+
 @expression(ast.Subscript)
 def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     owner = evaluate(frame, node.value)
@@ -114,6 +118,10 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         return load_item(frame.tracer, owner, item)
     if isinstance(owner, Value):
         return _lane(frame, owner, item, node.value)
+    if type(owner) is tuple and type(item) is int and -len(owner) <= item < len(owner):
+        part = owner[item]
+        if type(part) in _PARTS:
+            return part
     found = apply_method(frame, node, owner, "__getitem__", item)
     if found is not NotImplemented:
         return found

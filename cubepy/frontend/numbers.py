@@ -199,7 +199,9 @@ class Numbers:
 
     def literal_of(self, x: Any) -> Literal | None:
         """`x` as a literal, where it is one; else None."""
-        return x if is_number(x) else self._literals.get(x) if isinstance(x, Value) else None
+        if isinstance(x, Value):
+            return self._literals.get(x)
+        return x if is_number(x) else None
 
     def literal_value(self, tree: Literal) -> Any:
         """A literal as a value of its own type, which gives way to any that it meets."""
@@ -312,6 +314,8 @@ class Numbers:
             y, x = self.unify(b, a, operator)
             return x, y
         x, y = self.value(a), self.value(b)
+        if x.type is y.type:
+            return x, y
         try:
             t = promote_types(_plain(x), _plain(y))
         except NoCommonType:

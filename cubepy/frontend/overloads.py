@@ -63,10 +63,16 @@ _COMPARE: dict[type[ast.cmpop], tuple[str, str]] = {
 """The method of the left operand, and that of the right one."""
 
 
+_NUMBERS = frozenset({Value, bool, int, float})
+"""Types without methods of the user."""
+
+
 def apply_binary(
     frame: Frame, node: ast.AST, kind: type[ast.operator], left: Any, right: Any
 ) -> Any:
     """`left <op> right`, by a method of the user where an operand has one."""
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return binary(frame, kind, left, right)
     name = _BINARY[kind]
     found = _apply(frame, node, (f"__{name}__", f"__r{name}__"), left, right)
     return binary(frame, kind, left, right) if found is NotImplemented else found
@@ -84,6 +90,8 @@ def apply_comparison(
     frame: Frame, node: ast.AST, kind: type[ast.cmpop], left: Any, right: Any
 ) -> Any:
     """`left <op> right`, by a method of the user where an operand has one."""
+    if type(left) in _NUMBERS and type(right) in _NUMBERS:
+        return comparison(frame, kind, left, right)
     found = _by_method(frame, node, kind, left, right)
     if found is not NotImplemented:
         return found

@@ -388,9 +388,10 @@ def _unrolled_for(frame: Frame, node: ast.For, items: Iterable[Any]) -> Flow:
     flow = Flow.NEXT
     frame.tracer.unrolling.append(frame.tracer.branches)
     frame.loops.append(context)
+    assigned = names_assigned_in(node.body)
     for k, item in enumerate(items):
         frame.unrolled = (*outer, (node.lineno, k))
-        _take_item(frame, node.target, item, names_assigned_in(node.body))
+        _take_item(frame, node.target, item, assigned)
         flow = execute_block(frame, node.body)
         if flow not in (Flow.NEXT, Flow.CONTINUE):
             break

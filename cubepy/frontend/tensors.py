@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,19 +26,19 @@ from cubepy.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an access goes: an element offset, and which lanes of a line exist.
+    """Where an access goes: an element offset, and where a line lies on its axis.
 
-    `first` and `end` bound the lanes; `end` None means that all exist. A line of a scalar tensor
-    begins at `index` of an axis of `extent` elements; `axis` is how errors call it.
+    A line begins at element `start` of an axis of `extent` elements, and lanes outside do not
+    exist; `extent` None means that all do. `is_counted`: whole lines are counted from the first
+    element, so that none begins before it. `axis` is how errors call the axis.
     """
 
     tensor: TensorRef
     offset: Index
-    first: Index = 0
-    end: Index | None = None
+    start: Index = 0
+    extent: Index | None = None
     alignment: int = 0
-    index: Index = 0
-    extent: Index = 0
+    is_counted: bool = False
     axis: int = 0
 
 
@@ -76,7 +77,7 @@ def locate(tracer: Tracer, owner: TensorRef | FlatRef, item: Any) -> Place | Ten
         tracer.facts.shaped.add(owner.name)
     if len(items) < owner.rank or any(isinstance(i, slice) for i in items):
         return _view(tracer, owner, items)
-    return _element(tracer, owner, tuple(_index(tracer, i) for i in items))
+    return _element(tracer, owner, [_index(tracer, i) for i in items])
 
 
 def _index(tracer: Tracer, item: Any) -> Index:
@@ -93,21 +94,27 @@ def _index(tracer: Tracer, item: Any) -> Index:
 
 
 def _element(
-    tracer: Tracer, x: TensorRef, indices: tuple[Index, ...], is_inside: bool = False
+    tracer: Tracer, x: TensorRef, indices: Sequence[Index], is_inside: bool = False
 ) -> Place:
     """The place of an element or line; `is_inside`: the indices have been checked."""
-    offset, end = x.offset, None
+    offset, start = x.offset, 0
     for axis, i in enumerate(indices):
         if not is_inside:
             _check_known(tracer, x, axis, i)
-            check_index(tracer, i, _counted_extent(tracer, x, axis), x.name, x.named_axis(axis))
+            if tracer.checked:
+                check_index(tracer, i, _counted_extent(tracer, x, axis), x.name, x.named_axis(axis))
         if x.is_line and axis == x.axis:
             start = tracer.mul(i, x.width)
             offset = tracer.add(offset, tracer.mul(start, x.strides[axis]))
-            end = None if x.is_divisible else tracer.sub(x.shape[axis], start)
         else:
             offset = tracer.add(offset, tracer.mul(i, x.strides[axis]))
-    return Place(x, offset, 0, end, x.alignment)
+    return _counted(x, offset, start)
+
+
+def _counted(x: TensorRef, offset: Index, start: Index) -> Place:
+    """The place of an element, or of a whole line that begins at element `start` of its axis."""
+    extent = None if x.is_divisible or not x.is_line else x.shape[x.axis]
+    return Place(x, offset, start, extent, x.alignment, is_counted=True)
 
 
 def _check_known(tracer: Tracer, x: TensorRef, axis: int, i: Index) -> None:
@@ -154,8 +161,7 @@ def _locate_flat(tracer: Tracer, x: TensorRef, item: Any) -> Place:
     simple = not x.is_line or x.width == 1 or x.is_divisible or x.rank == 1
     if x.is_linear and simple:
         start = tracer.mul(i, x.width)
-        end = None if x.is_divisible else tracer.sub(x.shape[-1], start)
-        return Place(x, tracer.add(x.offset, start), 0, end, x.alignment)
+        return _counted(x, tracer.add(x.offset, start), start)
     return _element(tracer, x, _unravel(tracer, x, i), is_inside=True)
 
 
@@ -242,7 +248,7 @@ def load(tracer: Tracer, place: Place, fill: Any = 0, hint: str = "") -> Value:
     if not x.is_line:
         return _emit_load(tracer, place, x.element, hint)
     t = make_line(x.element, x.width)
-    if place.end is None:
+    if place.extent is None:
         return _emit_load(tracer, place, t, hint)
     return _load_partly(tracer, place, t, fill, hint)
 
@@ -275,35 +281,51 @@ def _attrs(place: Place, t: DType | Line, hint: str) -> dict[str, Attr]:
 
 def _load_partly(tracer: Tracer, place: Place, t: Line, fill: Any, hint: str) -> Value:
     """A whole line where all lanes exist, else a masked one; decided at run time."""
+    lanes = _lanes(tracer, place, t.width)
     slot = tracer.new_local(t, place.tensor.name)
     with tracer.b.region() as whole:
         tracer.set_number(slot, _emit_load(tracer, place, t, hint))
         tracer.close(ops.YIELD)
     with tracer.b.region() as part:
-        mask = lane_mask(tracer, place, t.width)
+        mask = _mask(tracer, lanes, t.width)
         filler = tracer.convert(fill, t)
         tracer.set_number(slot, _emit_load(tracer, place, t, "", mask, filler))
         tracer.close(ops.YIELD)
-    tracer.if_(is_whole(tracer, place, t.width), whole, part)
+    tracer.if_(_is_whole(tracer, lanes, t.width), whole, part)
     return tracer.read(slot)
 
 
-def is_whole(tracer: Tracer, place: Place, width: int) -> Value:
-    """Whether all lanes of the place exist."""
-    b = tracer.b
-    assert place.end is not None
-    fits = b.emit(ops.GE, tracer.index_value(place.end), b.index(width))
-    if place.first == 0:
+def _lanes(tracer: Tracer, place: Place, width: int) -> tuple[Index, Index]:
+    """The first lane of the place that exists, and the one behind the last."""
+    if place.extent is None:
+        return 0, width
+    start = place.start
+    if place.is_counted:
+        first: Index = 0
+    else:
+        first = max(0, -start) if isinstance(start, int) else tracer.sub(0, start)
+    return first, tracer.sub(place.extent, start)
+
+
+def _is_whole(tracer: Tracer, lanes: tuple[Index, Index], width: int) -> Value:
+    """Whether all lanes exist."""
+    b, (first, end) = tracer.b, lanes
+    fits = b.emit(ops.GE, tracer.index_value(end), b.index(width))
+    if first == 0:
         return fits
-    starts = b.emit(ops.LE, tracer.index_value(place.first), b.index(0))
+    starts = b.emit(ops.LE, tracer.index_value(first), b.index(0))
     return b.emit(ops.AND, fits, starts)
+
+
+def _mask(tracer: Tracer, lanes: tuple[Index, Index], width: int) -> Value:
+    """Which lanes exist, as a line of bools."""
+    first, end = map(tracer.index_value, lanes)
+    return tracer.b.emit(ops.LANE_MASK, first, end, lanes=width)
 
 
 def lane_mask(tracer: Tracer, place: Place, width: int) -> Value:
     """Which lanes of the place exist."""
-    end = width if place.end is None else place.end
-    first, last = tracer.index_value(place.first), tracer.index_value(end)
-    return tracer.b.emit(ops.LANE_MASK, first, last, lanes=width)
+    return _mask(tracer, _lanes(tracer, place, width), width)
 
 
 def line_place(tracer: Tracer, x: TensorRef | FlatRef, item: Any, width: int) -> Place:
@@ -322,8 +344,7 @@ def line_place(tracer: Tracer, x: TensorRef | FlatRef, item: Any, width: int) ->
         if axis != x.axis:
             check_index(tracer, i, x.shape[axis], x.name, x.named_axis(axis))
         offset = tracer.add(offset, tracer.mul(i, stride))
-    place = _lanes_from(tracer, x, offset, indices[x.axis], x.shape[x.axis])
-    return replace(place, axis=x.named_axis(x.axis))
+    return _lanes_from(tracer, x, offset, indices[x.axis], x.shape[x.axis], x.named_axis(x.axis))
 
 
 def _flat_line_place(tracer: Tracer, x: TensorRef, item: Any) -> Place:
@@ -335,17 +356,19 @@ def _flat_line_place(tracer: Tracer, x: TensorRef, item: Any) -> Place:
     return _lanes_from(tracer, x, tracer.add(x.offset, i), i, tracer.product(x.shape))
 
 
-def _lanes_from(tracer: Tracer, x: TensorRef, offset: Index, i: Index, extent: Index) -> Place:
+def _lanes_from(
+    tracer: Tracer, x: TensorRef, offset: Index, i: Index, extent: Index, axis: int = 0
+) -> Place:
     """The place of a line that begins at index `i` of an axis, inside or not."""
     if tracer.strict and isinstance(i, Value):
         check_range(tracer, ops.SUB, extent, i)
-    first = max(0, -i) if isinstance(i, int) else tracer.sub(0, i)
-    return Place(x, offset, first, tracer.sub(extent, i), index=i, extent=extent)
+    return Place(x, offset, i, extent, axis=axis)
 
 
 def check_lanes(tracer: Tracer, place: Place, width: int) -> None:
     """In checked mode, a fault unless all lanes of a line of a scalar tensor exist."""
-    check_line(tracer, place.index, width, place.extent, place.tensor.name, place.axis)
+    assert place.extent is not None
+    check_line(tracer, place.start, width, place.extent, place.tensor.name, place.axis)
 
 
 def load_line(tracer: Tracer, place: Place, width: int, fill: Any, hint: str) -> Value:
@@ -366,13 +389,13 @@ def _gather(tracer: Tracer, place: Place, t: Line, fill: Any) -> Value:
     """Lane by lane, where the stride is not one."""
     x, b = place.tensor, tracer.b
     line = tracer.convert(0 if fill is None else fill, t)
-    mask = lane_mask(tracer, place, t.width)
+    mask = None if fill is None else lane_mask(tracer, place, t.width)
     for lane in range(t.width):
         offset = tracer.add(place.offset, tracer.mul(lane, x.strides[x.axis]))
         there = replace(place, offset=offset)
-        exists = b.emit(ops.EXTRACT, mask, lane=lane)
+        exists = None if mask is None else b.emit(ops.EXTRACT, mask, lane=lane)
         filler = b.emit(ops.EXTRACT, line, lane=lane)
-        value = _emit_load(tracer, there, t.element, "", None if fill is None else exists, filler)
+        value = _emit_load(tracer, there, t.element, "", exists, filler)
         line = b.emit(ops.INSERT, line, value, lane=lane)
     return line
 
@@ -385,7 +408,7 @@ def store(tracer: Tracer, place: Place, value: Any, hint: str = "") -> None:
     x = place.tensor
     tracer.facts.written.add(x.name)
     v = stored_value(tracer, x, value, x.value_type)
-    if place.end is None or not x.is_line:
+    if place.extent is None:
         _emit_store(tracer, place, v, hint)
     else:
         _store_partly(tracer, place, v, hint)
@@ -459,13 +482,15 @@ def _emit_store(
 
 def _store_partly(tracer: Tracer, place: Place, v: Value, hint: str) -> None:
     assert isinstance(v.type, Line)
+    width = v.type.width
+    lanes = _lanes(tracer, place, width)
     with tracer.b.region() as whole:
         _emit_store(tracer, place, v, hint)
         tracer.close(ops.YIELD)
     with tracer.b.region() as part:
-        _emit_store(tracer, place, v, "", lane_mask(tracer, place, v.type.width))
+        _emit_store(tracer, place, v, "", _mask(tracer, lanes, width))
         tracer.close(ops.YIELD)
-    tracer.if_(is_whole(tracer, place, v.type.width), whole, part)
+    tracer.if_(_is_whole(tracer, lanes, width), whole, part)
 
 
 def store_line(

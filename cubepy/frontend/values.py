@@ -384,7 +384,7 @@ def is_comptime(value: Any) -> bool:
     """Whether `value` is an ordinary Python object through and through."""
     if type(value) in _ATOMS:
         return True
-    if isinstance(value, _RUNTIME):
+    if type(value) is Value or isinstance(value, _RUNTIME):
         return False
     if is_sequence(value):
         return all(is_comptime(item) for item in value)

@@ -159,17 +159,19 @@ def attend_rows(
     for tile in range((count + t.step - 1) // t.step):
         found = multiplied(near, packed[tile], t.size, t)
         for u in cp.unroll(range(t.rows)):
+            row = scores[u]
             for c in cp.unroll(range(t.lines)):
-                cp.store(scores[u], tile * t.step + c * t.line, found[u, c], whole=True)
+                cp.store(row, tile * t.step + c * t.line, found[u, c], whole=True)
     for u in range(t.rows):
-        row = tuple(m[min(i + u, q.shape[0] - 1)] for m in masks)
-        weigh_row(scores[u], row, state, r + u, i + u, j0, count, window, t)
+        mask = tuple(m[min(i + u, q.shape[0] - 1)] for m in masks)
+        weigh_row(scores[u], mask, state, r + u, i + u, j0, count, window, t)
     for tile in range(t.tiles):
         found = multiplied(scores, beside[tile], count, t)
         for u in cp.unroll(range(t.rows)):
+            total, factor = totals[r + u], state[2, r + u]
             for c in cp.unroll(range(t.lines)):
-                old = totals[r + u, tile * t.lines + c]
-                totals[r + u, tile * t.lines + c] = old * state[2, r + u] + found[u, c]
+                at = tile * t.lines + c
+                total[at] = total[at] * factor + found[u, c]
 
 
 def bring_queries(q: Any, near: Any, i: Any, scale: Any, t: Any) -> None:

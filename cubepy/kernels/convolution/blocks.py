@@ -382,8 +382,9 @@ def keep(found: Any, slot: Any, begins: Any, zero: Any, t: Any) -> None:
                 slot[r, c] = found[r, c] - zero[c] if t.packing.is_moved else found[r, c]
     else:
         for r in cp.unroll(range(t.pixels)):
+            into = slot[r]
             for c in cp.unroll(range(t.packing.lines)):
-                slot[r, c] = slot[r, c] + found[r, c]
+                into[c] = into[c] + found[r, c]
 
 
 def finish(

@@ -146,8 +146,8 @@ def add_rows(
                 )
             else:
                 add_tile(spilled, sums, i0, j, k0 > 0, rows, t)
-        elif j + t.step <= sums.shape[1] and i0 + rows <= sums.shape[0]:
-            put_tile(found, sums, i0, j, k0 > 0, rows, t)
+        elif k0 == 0 and j + t.step <= sums.shape[1] and i0 + rows <= sums.shape[0]:
+            put_tile(found, sums, i0, j, rows, t)
         else:
             spill(found, spilled, rows, t)
             add_tile(spilled, sums, i0, j, k0 > 0, rows, t)
@@ -276,22 +276,12 @@ def multiplied(
     return found
 
 
-def put_tile(found: Any, sums: Any, i0: Any, j0: Any, adds: Any, rows: Any, t: Any) -> None:
-    """Store a tile, or add it to what was there; all of its columns exist."""
-    if adds:
-        for r in cp.unroll(range(rows)):
-            put_row(found[r], sums[i0 + r], j0, True, t)
-    else:
-        for r in cp.unroll(range(rows)):
-            put_row(found[r], sums[i0 + r], j0, False, t)
-
-
-def put_row(found: Any, row: Any, j0: Any, adds: Any, t: Any) -> None:
-    """One row of a tile."""
-    for c in cp.unroll(range(t.lines)):
-        j = j0 + c * t.line
-        v = found[c] + cp.load(row, j, line=t.line, fill=None) if adds else found[c]
-        cp.store(row, j, v, whole=True)
+def put_tile(found: Any, sums: Any, i0: Any, j0: Any, rows: Any, t: Any) -> None:
+    """Store a tile, all of whose elements exist."""
+    for r in cp.unroll(range(rows)):
+        row = sums[i0 + r]
+        for c in cp.unroll(range(t.lines)):
+            cp.store(row, j0 + c * t.line, found[r, c], whole=True)
 
 
 def spill(found: Any, spilled: Any, rows: Any, t: Any) -> None:
