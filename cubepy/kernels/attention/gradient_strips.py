@@ -49,9 +49,9 @@ def sum_gradients_by_strips(
     part, begin = cp.CUBE_POS % parts, unravelled(cp.CUBE_POS // parts, kept)
     start, turns = part * length, tuple(whole[n] // kept[n] for n in range(len(kept)))
     packed = (
-        cp.shared((t.keys // t.step, t.size, t.lines), cp.Line[t.dtype, t.line]),
-        cp.shared((t.keys // t.step, t.width, t.lines), cp.Line[t.dtype, t.line]),
-        cp.shared((t.size // t.step, t.keys, t.lines), cp.Line[t.dtype, t.line]),
+        cp.shared((t.keys // t.step, t.size, t.step), t.dtype),
+        cp.shared((t.keys // t.step, t.width, t.step), t.dtype),
+        cp.shared((t.size // t.step, t.keys, t.step), t.dtype),
     )
     totals = (
         cp.shared((t.keys + t.rows, t.size), t.dtype),
@@ -60,8 +60,8 @@ def sum_gradients_by_strips(
     memory = (
         cp.shared((t.queries + t.rows, t.size + t.line), t.dtype),
         cp.shared((t.queries + t.rows, t.width + t.line), t.dtype),
-        cp.shared((t.size // t.step, t.queries, t.lines), cp.Line[t.dtype, t.line]),
-        cp.shared((t.width // t.step, t.queries, t.lines), cp.Line[t.dtype, t.line]),
+        cp.shared((t.size // t.step, t.queries, t.step), t.dtype),
+        cp.shared((t.width // t.step, t.queries, t.step), t.dtype),
         cp.shared((t.queries + t.rows, t.row), t.dtype),
         cp.shared((t.queries + t.rows, t.row), t.dtype),
     )
@@ -241,15 +241,13 @@ def add_block(
 
 def multiplied(left: Any, first: Any, panel: Any, begin: Any, end: Any, turned: Any, t: Any) -> Any:
     """The products of some rows from `first` on, or columns, and one packed tile, in registers."""
-    found = cp.local((t.rows, t.lines), cp.Line[t.dtype, t.line], fill=0)
+    found = cp.local(t.rows, cp.Line[t.dtype, t.step], fill=0)
     for k in range(begin, end):
-        for c in cp.unroll(range(t.lines)):
+        for c in cp.unroll(range(0, t.step, t.line)):
             cp.prefetch(panel, (k + AHEAD, c))
-        v = tuple(panel[k, c] for c in range(t.lines))
+        v = cp.load(panel[k], 0, line=t.step, fill=None)
         for u in cp.unroll(range(t.rows)):
-            factor = left[k, first + u] if turned else left[first + u, k]
-            for c in cp.unroll(range(t.lines)):
-                found[u, c] = found[u, c] + v[c] * factor
+            found[u] = found[u] + v * (left[k, first + u] if turned else left[first + u, k])
     return found
 
 
@@ -261,10 +259,8 @@ def put(found: Any, x: Any, r0: Any, c0: Any, adds: Any, t: Any) -> None:
 
 def put_row(found: Any, row: Any, c0: Any, adds: Any, t: Any) -> None:
     """One row of a tile."""
-    for c in cp.unroll(range(t.lines)):
-        at = c0 + c * t.line
-        v = found[c] + cp.load(row, at, line=t.line, fill=None) if adds else found[c]
-        cp.store(row, at, v, whole=True)
+    v = found + cp.load(row, c0, line=t.step, fill=None) if adds else found
+    cp.store(row, c0, v, whole=True)
 
 
 def add_rows(found: Any, into: Any, i0: Any, c0: Any, count: Any, t: Any) -> None:

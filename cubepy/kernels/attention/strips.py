@@ -69,18 +69,18 @@ def attend_ragged_strips(
         attend_band(arrays, first, ((), ()), reach, scale, t)
 
 
-def attend_band(arrays: Any, first: Any, beside: Any, window: Any, scale: Any, t: Any) -> None:
-    """Queries from `first` on, with the keys and values of one head, and the results; `beside`:
+def attend_band(arrays: Any, first: Any, extras: Any, window: Any, scale: Any, t: Any) -> None:
+    """Queries from `first` on, with the keys and values of one head, and the results; `extras`:
     logarithms and masks, if there are any."""
     queries, keys, values, result = arrays
-    logs, seen = beside
+    logs, seen = extras
     count = min(t.height, queries.shape[0] - first)
-    packed = cp.shared((t.keys // t.step, t.pitch, t.lines), cp.Line[t.dtype, t.line])
-    beside = cp.shared((t.tiles, t.keys, t.lines), cp.Line[t.dtype, t.line])
+    packed = cp.shared((t.keys // t.step, t.pitch, t.step), t.dtype)
+    beside = cp.shared((t.tiles, t.keys, t.step), t.dtype)
     memory = (
         cp.shared((t.rows, t.pitch + t.line), t.dtype),
         cp.shared((t.rows, t.keys + t.line), t.dtype),
-        cp.shared((t.height + t.rows, t.tiles * t.lines), cp.Line[t.dtype, t.line]),
+        cp.shared((t.height + t.rows, t.tiles * t.step), t.dtype),
         cp.shared((3, t.height + t.rows), t.dtype),
     )
     clear(memory, count, t)
@@ -102,8 +102,8 @@ def clear(memory: Any, count: Any, t: Any) -> None:
     for r in range((count + t.rows - 1) // t.rows * t.rows):
         state[0, r] = t.dtype(LOWEST)
         state[1, r] = t.dtype(0)
-        for c in range(t.tiles * t.lines):
-            totals[r, c] = cp.Line[t.dtype, t.line](0)
+        for c in range(0, t.tiles * t.step, t.step):
+            cp.store(totals[r], c, cp.Line[t.dtype, t.step](0), whole=True)
 
 
 def pack_lines(keys: Any, packed: Any, j0: Any, count: Any, size: Any, t: Any) -> None:
@@ -127,7 +127,8 @@ def pack_square(
     )
     found = transposed(lines)
     for lane in cp.unroll(range(t.line)):
-        packed[c // t.lines, d + lane, c % t.lines] = found[lane]
+        into = packed[c // t.lines, d + lane]
+        cp.store(into, c % t.lines * t.line, found[lane], whole=True)
 
 
 def pack_rows(values: Any, beside: Any, j0: Any, count: Any, t: Any) -> None:
@@ -135,9 +136,8 @@ def pack_rows(values: Any, beside: Any, j0: Any, count: Any, t: Any) -> None:
     for k in range(count):
         row = values.row(j0 + k)
         for tile in range(beside.shape[0]):
-            for c in cp.unroll(range(t.lines)):
-                v = cp.load(row, tile * t.step + c * t.line, line=t.line)
-                beside[tile, k, c] = cp.Line[t.dtype, t.line](v)
+            v = cp.load(row, tile * t.step, line=t.step)
+            cp.store(beside[tile, k], 0, cp.Line[t.dtype, t.step](v), whole=True)
 
 
 def attend_rows(
@@ -159,19 +159,16 @@ def attend_rows(
     for tile in range((count + t.step - 1) // t.step):
         found = multiplied(near, packed[tile], t.size, t)
         for u in cp.unroll(range(t.rows)):
-            row = scores[u]
-            for c in cp.unroll(range(t.lines)):
-                cp.store(row, tile * t.step + c * t.line, found[u, c], whole=True)
+            cp.store(scores[u], tile * t.step, found[u], whole=True)
     for u in range(t.rows):
         mask = tuple(m[min(i + u, q.shape[0] - 1)] for m in masks)
         weigh_row(scores[u], mask, state, r + u, i + u, j0, count, window, t)
     for tile in range(t.tiles):
         found = multiplied(scores, beside[tile], count, t)
         for u in cp.unroll(range(t.rows)):
-            total, factor = totals[r + u], state[2, r + u]
-            for c in cp.unroll(range(t.lines)):
-                at = tile * t.lines + c
-                total[at] = total[at] * factor + found[u, c]
+            row, c = totals[r + u], tile * t.step
+            old = cp.load(row, c, line=t.step, fill=None)
+            cp.store(row, c, old * state[2, r + u] + found[u], whole=True)
 
 
 def bring_queries(q: Any, near: Any, i: Any, scale: Any, t: Any) -> None:
@@ -185,15 +182,13 @@ def bring_queries(q: Any, near: Any, i: Any, scale: Any, t: Any) -> None:
 
 def multiplied(left: Any, panel: Any, count: Any, t: Any) -> Any:
     """The products of some rows and one packed tile, in registers."""
-    found = cp.local((t.rows, t.lines), cp.Line[t.dtype, t.line], fill=0)
+    found = cp.local(t.rows, cp.Line[t.dtype, t.step], fill=0)
     for k in range(count):
-        for c in cp.unroll(range(t.lines)):
+        for c in cp.unroll(range(0, t.step, t.line)):
             cp.prefetch(panel, (k + AHEAD, c))
-        v = tuple(panel[k, c] for c in range(t.lines))
+        v = cp.load(panel[k], 0, line=t.step, fill=None)
         for u in cp.unroll(range(t.rows)):
-            factor = left[u, k]
-            for c in cp.unroll(range(t.lines)):
-                found[u, c] = found[u, c] + v[c] * factor
+            found[u] = found[u] + v * left[u, k]
     return found
 
 
@@ -284,4 +279,5 @@ def finish_row(memory: Any, row: Any, r: Any, t: Any) -> None:
     total = state[1, r]
     factor = t.dtype(0) if total == t.dtype(0) else 1 / total
     for c in range((t.width + t.line - 1) // t.line):
-        cp.store(row, c * t.line, totals[r, c] * factor)
+        v = cp.load(totals[r], c * t.line, line=t.line, fill=None)
+        cp.store(row, c * t.line, v * factor)

@@ -92,7 +92,7 @@ def convolve_bands(
     wide = strip if t.wraps else (strip + t.pixels - 1) // t.pixels * t.pixels
     held = cp.shared(t.held + p.line * (p.depth + 1), p.pixels)
     near = cp.shared((p.line, p.line), p.pixels)
-    sums = cp.shared((t.sums, p.lines), cp.Line[p.dtype, p.line])
+    sums = cp.shared((t.sums, p.step), p.dtype)
     pitch = (wide - 1) * window.stride[2] + window.spans[2]
     parts = (channels + p.depth - 1) // p.depth
     apart = (
@@ -322,7 +322,7 @@ def multiplied(
 ) -> Any:
     """The products of some pixels and one panel, over what they see of the window: `seen_from`."""
     p = t.packing
-    found = cp.local((t.pixels, p.lines), cp.Line[p.dtype, p.line], fill=0)
+    found = cp.local((t.pixels, p.step // p.wide), cp.Line[p.dtype, p.wide], fill=0)
     runs = 1 if window.dilation[2] == 1 and not skips_columns(window, t) else window.kernel[2]
     length = window.kernel[2] * p.depth // runs
     for b in range(seen[0], seen[1]):
@@ -353,38 +353,38 @@ def add_run(
 ) -> None:
     """Add the products along one run of elements that lie densely, for the pixels `among`."""
     p = t.packing
-    word, size = p.word, p.word * p.step
+    word, size, parts = p.word, p.word * p.step, p.step // p.wide
     same = tuple(e for _ in range(p.line) for e in range(p.word))
     for k in range(length // word):
         lines = tuple(
-            cp.load(panel, k * size + c * word * p.line, line=word * p.line, fill=None)
-            for c in range(p.lines)
+            cp.load(panel, k * size + c * word * p.wide, line=word * p.wide, fill=None)
+            for c in range(parts)
         )
         if t.ahead:
             for c in cp.unroll(range(p.lines)):
                 cp.prefetch(panel, (k + t.ahead) * size + c * word * p.line)
         for r in cp.unroll(range(among[0], among[1])):
             if word == 1:
-                factor = pixels[starts[r] + k]
-                for c in cp.unroll(range(p.lines)):
-                    found[r, c] = found[r, c] + lines[c] * factor
+                found[r, 0] = found[r, 0] + lines[0] * pixels[starts[r] + k]
             else:
                 pair = cp.load(pixels, starts[r] + k * word, line=word, fill=None)[same]
-                for c in cp.unroll(range(p.lines)):
+                for c in cp.unroll(range(parts)):
                     found[r, c] = cp.dot(pair, lines[c], found[r, c])
 
 
 def keep(found: Any, slot: Any, begins: Any, zero: Any, t: Any) -> None:
     """Put a tile into memory, without what `zero_products` are, or add it to what is there."""
+    p = t.packing
     if begins:
         for r in cp.unroll(range(t.pixels)):
-            for c in cp.unroll(range(t.packing.lines)):
-                slot[r, c] = found[r, c] - zero[c] if t.packing.is_moved else found[r, c]
+            for c in cp.unroll(range(p.step // p.wide)):
+                v = found[r, c] - zero[c] if p.is_moved else found[r, c]
+                cp.store(slot[r], c * p.wide, v, whole=True)
     else:
         for r in cp.unroll(range(t.pixels)):
-            into = slot[r]
-            for c in cp.unroll(range(t.packing.lines)):
-                into[c] = into[c] + found[r, c]
+            for c in cp.unroll(range(p.step // p.wide)):
+                v = cp.load(slot[r], c * p.wide, line=p.wide, fill=None) + found[r, c]
+                cp.store(slot[r], c * p.wide, v, whole=True)
 
 
 def finish(
@@ -425,9 +425,7 @@ def pixels_of(slot: Any, r: Any, c: Any, width: Any, p: Any) -> Any:
 
 
 def line_of(slot: Any, r: Any, c: Any, p: Any) -> Any:
-    """A line of sums, which are in memory as lines, or as numbers where tiles stored them."""
-    if slot.line_size == p.line:
-        return slot[r, c]
+    """A line of sums."""
     return cp.load(slot[r], c * p.line, line=p.line, fill=None)
 
 

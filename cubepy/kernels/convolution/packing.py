@@ -38,6 +38,11 @@ class Packing:
         return self.lines * self.line
 
     @property
+    def wide(self) -> int:
+        """Filters that are multiplied at once: those of a panel, but dot products by lines."""
+        return self.step if self.word == 1 else self.line
+
+    @property
     def stored(self) -> DType:
         """The type of what is in memory."""
         return self.factors

@@ -139,8 +139,8 @@ def convolve_squares(
     x0, rest = rest % stripes * t.width, rest // stripes
     y0, n = rest % bands * b.band, rest // bands
     squares = cp.shared((s.positions, t.count, t.pitch), s.dtype)
-    products = cp.shared((s.positions, t.count, s.lines), cp.Line[s.dtype, s.line])
-    sums = cp.shared((b.band * t.width, s.lines), cp.Line[s.dtype, s.line])
+    products = cp.shared((s.positions, t.count, s.step), s.dtype)
+    sums = cp.shared((b.band * t.width, s.step), s.dtype)
     change_rows(x[n], squares, (0, y0, x0), channels, window, t)
     for panel in range(first, min(first + panels_each, total)):
         for position in range(s.positions):
@@ -192,22 +192,16 @@ def multiply_squares(
 ) -> None:
     """The products of some squares and one panel at one position."""
     s = t.basis
-    found = cp.local((t.tile, s.lines), cp.Line[s.dtype, s.line], fill=0)
+    found = cp.local(t.tile, cp.Line[s.dtype, s.step], fill=0)
     for k in range(channels):
-        lines = tuple(
-            cp.load(weights, k * s.step + c * s.line, line=s.line, fill=None)
-            for c in range(s.lines)
-        )
+        v = cp.load(weights, k * s.step, line=s.step, fill=None)
         if t.ahead:
             for c in cp.unroll(range(s.lines)):
                 cp.prefetch(weights, (k + t.ahead) * s.step + c * s.line)
         for r in cp.unroll(range(t.tile)):
-            factor = squares[at + r, k]
-            for c in cp.unroll(range(s.lines)):
-                found[r, c] = found[r, c] + lines[c] * factor
+            found[r] = found[r] + v * squares[at + r, k]
     for r in cp.unroll(range(t.tile)):
-        for c in cp.unroll(range(s.lines)):
-            products[at + r, c] = found[r, c]
+        cp.store(products[at + r], 0, found[r], whole=True)
 
 
 def change_products(products: Any, sums: Any, t: Any) -> None:
@@ -215,15 +209,18 @@ def change_products(products: Any, sums: Any, t: Any) -> None:
     s = t.basis
     for k in range(t.count):
         corner = (k // t.across * t.width + k % t.across) * s.size
-        for c in cp.unroll(range(s.lines)):
+        for c in range(0, s.step, s.line):
             lines = tuple(
-                tuple(products[a * s.extent + b, k, c] for b in range(s.extent))
+                tuple(
+                    cp.load(products[a * s.extent + b, k], c, line=s.line, fill=None)
+                    for b in range(s.extent)
+                )
                 for a in range(s.extent)
             )
             found = both(results_for(s.size), lines)
             for a in cp.unroll(range(s.size)):
                 for b in cp.unroll(range(s.size)):
-                    sums[corner + a * t.width + b, c] = found[a][b]
+                    cp.store(sums[corner + a * t.width + b], c, found[a][b], whole=True)
 
 
 # Changes of basis

@@ -102,8 +102,8 @@ def memory_of(t: Any) -> Any:
     """Memory of a cube: for rows of the left factor, the packed right one, a tile, a square."""
     return (
         cp.shared(t.left_extents, t.factors),
-        cp.shared((t.width // t.step, t.depth, t.lines), cp.Line[t.factors, t.line]),
-        cp.shared((t.rows, t.lines), cp.Line[t.sums, t.line]),
+        cp.shared((t.width // t.step, t.depth, t.step), t.factors),
+        cp.shared((t.rows, t.step), t.sums),
         cp.shared((t.line, t.line), t.factors),
     )
 
@@ -192,10 +192,8 @@ def pack_tile(y: Any, panel: Any, square: Any, k0: Any, count: Any, j0: Any, t: 
 def pack_lines(y: Any, panel: Any, k0: Any, count: Any, j0: Any, fill: Any, t: Any) -> None:
     """A tile of a right factor whose rows are dense."""
     for k in range(count):
-        row = y[k0 + k]
-        for c in cp.unroll(range(t.lines)):
-            v = cp.load(row, j0 + c * t.line, line=t.line, fill=fill)
-            panel[k, c] = cp.Line[t.factors, t.line](v)
+        v = cp.load(y[k0 + k], j0, line=t.step, fill=fill)
+        cp.store(panel[k], 0, cp.Line[t.factors, t.step](v), whole=True)
 
 
 def pack_turned(y: Any, panel: Any, k0: Any, k: Any, j: Any, c: Any, t: Any) -> None:
@@ -207,7 +205,7 @@ def pack_turned(y: Any, panel: Any, k0: Any, k: Any, j: Any, c: Any, t: Any) -> 
     )
     found = transposed(lines)
     for lane in cp.unroll(range(t.line)):
-        panel[k + lane, c] = found[lane]
+        cp.store(panel[k + lane], c * t.line, found[lane], whole=True)
 
 
 def pack_rest(
@@ -220,7 +218,8 @@ def pack_rest(
         for k in range(begin, end):
             square[k - begin, lane] = t.factors(column[k0 + k])
     for k in range(begin, end):
-        panel[k, c] = cp.load(square[k - begin], 0, line=t.line, fill=None)
+        v = cp.load(square[k - begin], 0, line=t.line, fill=None)
+        cp.store(panel[k], c * t.line, v, whole=True)
 
 
 def transposed(lines: Any) -> Any:
@@ -260,46 +259,39 @@ def multiplied(
     left: Any, panel: Any, y: Any, k0: Any, j: Any, count: Any, rows: Any, t: Any
 ) -> Any:
     """The products of `rows` rows and one tile, in registers; the next tile begins at `j`."""
-    found = cp.local((rows, t.lines), cp.Line[t.sums, t.line], fill=0)
+    found = cp.local(rows, cp.Line[t.sums, t.step], fill=0)
     for k in range(count):
         if t.ahead:
             for c in cp.unroll(range(t.lines)):
-                cp.prefetch(panel, (k + t.ahead, c))
+                cp.prefetch(panel, (k + t.ahead, c * t.line))
         if t.fetches:
             for c in cp.unroll(range(t.lines)):
                 cp.prefetch(y, (k0 + k, j + c * t.line))
-        v = tuple(panel[k, c] for c in range(t.lines))
+        v = cp.load(panel[k], 0, line=t.step, fill=None)
         for r in cp.unroll(range(rows)):
-            factor = left[r, k] if t.left == "rows" else left[k, r]
-            for c in cp.unroll(range(t.lines)):
-                found[r, c] = found[r, c] + v[c] * factor
+            found[r] = found[r] + v * (left[r, k] if t.left == "rows" else left[k, r])
     return found
 
 
 def put_tile(found: Any, sums: Any, i0: Any, j0: Any, rows: Any, t: Any) -> None:
     """Store a tile, all of whose elements exist."""
     for r in cp.unroll(range(rows)):
-        row = sums[i0 + r]
-        for c in cp.unroll(range(t.lines)):
-            cp.store(row, j0 + c * t.line, found[r, c], whole=True)
+        cp.store(sums[i0 + r], j0, found[r], whole=True)
 
 
 def spill(found: Any, spilled: Any, rows: Any, t: Any) -> None:
     """Bring a tile from registers to memory, so that a loop can go through it."""
     for r in cp.unroll(range(rows)):
-        for c in cp.unroll(range(t.lines)):
-            spilled[r, c] = found[r, c]
+        cp.store(spilled[r], 0, found[r], whole=True)
 
 
 def add_tile(spilled: Any, sums: Any, i0: Any, j0: Any, adds: Any, rows: Any, t: Any) -> None:
-    """As `put_tile`, where rows and columns may be missing."""
+    """Store a tile, or add it to what was there; rows and columns may be missing."""
     for r in range(min(rows, sums.shape[0] - i0)):
-        row = sums[i0 + r]
-        for c in cp.unroll(range(t.lines)):
-            v = spilled[r, c]
-            if adds:
-                v = v + cp.load(row, j0 + c * t.line, line=t.line)
-            cp.store(row, j0 + c * t.line, v)
+        row, v = sums[i0 + r], cp.load(spilled[r], 0, line=t.step, fill=None)
+        if adds:
+            v = v + cp.load(row, j0, line=t.step)
+        cp.store(row, j0, v)
 
 
 def finish_tile(
@@ -321,7 +313,7 @@ def finish_tile(
         into, row = out[(*where, i0 + r)], sums[i0 + r]
         for c in range(min(t.lines, (sums.shape[1] - j0 + t.line - 1) // t.line)):
             j = j0 + c * t.line
-            v = spilled[r, c]
+            v = cp.load(spilled[r], c * t.line, line=t.line, fill=None)
             if adds:
                 v = v + cp.Line[t.sums, t.line](cp.load(row, j, line=t.line))
             v = finished(v, (*where, i0 + r, j), biases, extras, epilogue)
