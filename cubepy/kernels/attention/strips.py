@@ -82,6 +82,7 @@ def attend_band(arrays: Any, first: Any, extras: Any, window: Any, scale: Any, t
         cp.shared((t.rows, t.keys + t.line), t.dtype),
         cp.shared((t.height + t.rows, t.tiles * t.step), t.dtype),
         cp.shared((3, t.height + t.rows), t.dtype),
+        cp.shared((t.rows, t.step), t.dtype),
     )
     clear(memory, count, t)
 
@@ -108,27 +109,27 @@ def clear(memory: Any, count: Any, t: Any) -> None:
 
 def pack_lines(keys: Any, packed: Any, j0: Any, count: Any, size: Any, t: Any) -> None:
     """Lines across keys, for each of `size` elements; the last key stands for those behind it."""
-    last = keys.count - 1
+    square = cp.shared((t.line, t.line), t.dtype)
     for c in range((count + t.step - 1) // t.step * t.lines):
-        j = j0 + c * t.line
+        panel, column = packed[c // t.lines], c % t.lines * t.line
         for d in range(0, size // t.line * t.line, t.line):
-            pack_square(keys, packed, last, c, j, d, None, t)
+            pack_square(keys, panel[d:], square, column, j0 + c * t.line, d, None, t)
         if size % t.line:
-            pack_square(keys, packed, last, c, j, size // t.line * t.line, 0, t)
+            d = size // t.line * t.line
+            pack_square(keys, panel[d:], square, column, j0 + c * t.line, d, 0, t)
 
 
 def pack_square(
-    keys: Any, packed: Any, last: Any, c: Any, j: Any, d: Any, fill: Any, t: Any
+    keys: Any, panel: Any, square: Any, column: Any, j: Any, d: Any, fill: Any, t: Any
 ) -> None:
-    """One square of keys by elements."""
-    lines = tuple(
-        cp.Line[t.dtype, t.line](cp.load(keys.row(min(j + lane, last)), d, line=t.line, fill=fill))
-        for lane in range(t.line)
-    )
-    found = transposed(lines)
+    """One square of keys by elements, from key `j` and element `d` on."""
+    # a bound of run time, so that rows are not unrolled, which takes long to compile
+    for lane in range(min(t.line, keys.count + t.line)):
+        v = cp.load(keys.row(min(j + lane, keys.count - 1)), d, line=t.line, fill=fill)
+        cp.store(square[lane], 0, cp.Line[t.dtype, t.line](v), whole=True)
+    found = transposed(tuple(cp.load(square[k], 0, line=t.line, fill=None) for k in range(t.line)))
     for lane in cp.unroll(range(t.line)):
-        into = packed[c // t.lines, d + lane]
-        cp.store(into, c % t.lines * t.line, found[lane], whole=True)
+        cp.store(panel[lane], column, found[lane], whole=True)
 
 
 def pack_rows(values: Any, beside: Any, j0: Any, count: Any, t: Any) -> None:
@@ -152,23 +153,21 @@ def attend_rows(
     t: Any,
 ) -> None:
     """Add what some keys give to some queries."""
-    near, scores, totals, state = memory
+    near, scores, totals, state, added = memory
     i, r, j0, count = place
     count = seen_to(i + t.rows - 1, j0 + count, window, t) - j0
     bring_queries(q, near, i, scale, t)
     for tile in range((count + t.step - 1) // t.step):
-        found = multiplied(near, packed[tile], t.size, t)
-        for u in cp.unroll(range(t.rows)):
-            cp.store(scores[u], tile * t.step, found[u], whole=True)
+        spill(multiplied(near, packed[tile], t.size, t), scores, tile * t.step, t)
     for u in range(t.rows):
         mask = tuple(m[min(i + u, q.shape[0] - 1)] for m in masks)
         weigh_row(scores[u], mask, state, r + u, i + u, j0, count, window, t)
     for tile in range(t.tiles):
-        found = multiplied(scores, beside[tile], count, t)
-        for u in cp.unroll(range(t.rows)):
-            row, c = totals[r + u], tile * t.step
-            old = cp.load(row, c, line=t.step, fill=None)
-            cp.store(row, c, old * state[2, r + u] + found[u], whole=True)
+        spill(multiplied(scores, beside[tile], count, t), added, 0, t)
+        for u in range(t.rows):
+            old = cp.load(totals[r + u], tile * t.step, line=t.step, fill=None)
+            v = old * state[2, r + u] + cp.load(added[u], 0, line=t.step, fill=None)
+            cp.store(totals[r + u], tile * t.step, v, whole=True)
 
 
 def bring_queries(q: Any, near: Any, i: Any, scale: Any, t: Any) -> None:
@@ -190,6 +189,12 @@ def multiplied(left: Any, panel: Any, count: Any, t: Any) -> Any:
         for u in cp.unroll(range(t.rows)):
             found[u] = found[u] + v * left[u, k]
     return found
+
+
+def spill(found: Any, into: Any, column: Any, t: Any) -> None:
+    """Bring a tile from registers to memory."""
+    for u in cp.unroll(range(t.rows)):
+        cp.store(into[u], column, found[u], whole=True)
 
 
 def weigh_row(
