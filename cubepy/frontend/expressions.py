@@ -118,7 +118,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
         return load_item(frame.tracer, owner, item)
     if isinstance(owner, Value):
         return _lane(frame, owner, item, node.value)
-    if type(owner) is tuple and type(item) is int and -len(owner) <= item < len(owner):
+    if type_of(owner) is tuple and type(item) is int and -len(owner) <= item < len(owner):
         part = owner[item]
         if type(part) in _PARTS:
             return part

@@ -212,11 +212,9 @@ def same(class_name: str, count: int) -> Rule:
     def rule(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
         require_count(types, count)
         first = types[0]
-        require_plain(first)
         for t in types:
-            if t is not first:
-                require_plain(t)
-                require(t == first, "operands differ: %r and %r", first, t)
+            require_plain(t)
+            require(t is first or t == first, "operands differ: %r and %r", first, t)
         require(element_of(first).kind in kinds, "takes %s types, got %r", class_name, first)
         return (first,)
 

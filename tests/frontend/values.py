@@ -391,6 +391,38 @@ def views_that_move(x, out):
 
 
 @case
+def views_that_take_their_arrays_name(x, out):
+    i = cp.ABSOLUTE_POS
+    total = x[0, 8] + i
+    x = x[1:, 1:]
+    total += x[0, 0] * 3 + x.shape[0]
+    x = x[:, ::2]
+    row, other = x[0], x[1]
+    if total > 4:
+        row = row[1:]
+    else:
+        row = row[::2]
+    for k in range(i % 3):
+        row, other = other[k:], row
+    out[i] = total + row[0] * 5 + other[1] * 7 + row.shape[0] + x[2, 1]
+
+
+@case
+def views_that_helpers_return(x, out):
+    i = cp.ABSOLUTE_POS
+
+    def later(part, n):
+        part = part[1:]
+        if n > 1:
+            return part[::2]
+        part = part[n:]
+        return part
+
+    row = later(x[i % 4], i % 3)
+    out[i] = row[1] * 10 + row.shape[0]
+
+
+@case
 def flat_views(x, out):
     i = cp.ABSOLUTE_POS
     total = x.flat[i + 3]

@@ -7,7 +7,7 @@ are read, and an assignment keeps the type; all else is as wild as Python allows
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from tests.fuzz.flow.expressions import TYPES, Expressions
@@ -187,18 +187,26 @@ class _Writer(Expressions):
         self._line(f"{array}{part}[{place}] {sign} {self._value(t, 2)}")
 
     def _view(self) -> None:
-        """A view of an array, which may move under control of the unit."""
+        """A view of an array, which the name's next views may move on a straight path, under
+        control of the unit, or in a loop."""
         t = self._type()
         arrays = [a for a in self._scope.arrays.get(t, []) if a.startswith("l")]
         if not arrays:
             self._store()
             return
         array, name = self._c.choose(arrays), self._fresh("w")
-        parts = ("[1:]", "[:2]", "[2:4]", f"[{self._small(3)}:]")
+        parts = ("[1:]", "[:2]", "[2:4]", "[::2]", "[1::2]", f"[{self._small(3)}:]")
         self._line(f"{name} = {array}{self._c.choose(parts)}")
-        if self._c.number(0, 1):
-            with self._block(f"if {self._condition(1)}:"):
-                self._line(f"{name} = {array}{self._c.choose(parts)}")
+        for _ in range(self._c.number(0, 2)):
+            loop = f"for {self._fresh('k')} in range({self._small(3)}):"
+            head = self._c.choose(("", f"if {self._condition(1)}:", loop))
+            with self._block(head) if head else nullcontext():
+                moved = (
+                    f"{array}{self._c.choose(parts)}",
+                    f"{name}[:2]",
+                    f"{name}[{name}.size - 2:]",
+                )
+                self._line(f"{name} = {self._c.choose(moved)}")
         self._scope.arrays[t].append(name)
 
     def _pair(self) -> None:
