@@ -5,26 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from cubepy.array.memory import Memory
-from cubepy.ir.types import DType, f32
-from cubepy.jit.grid import Fixed
-from cubepy.kernels.attention.boxes import Boxed, boxed, gathered, with_values
-from cubepy.kernels.attention.fragments import attend_fragments
-from cubepy.kernels.attention.parts import MOST_JOINING, join_parts
-from cubepy.kernels.attention.problem import (
-    CLUSTER,
-    Configuration,
-    Fragments,
-    Order,
-    Problem,
-    Squares,
-    Strips,
-    UnitStrips,
-    Warpgroups,
-)
-from cubepy.kernels.attention.squares import attend_squares
+from cubepy.ir.types import DType
+from cubepy.kernels.attention.boxes import boxed, gathered, with_values
+from cubepy.kernels.attention.problem import Configuration, Problem, Squares, Strips, UnitStrips
 from cubepy.kernels.attention.strategies import (
     choose,
     fragments,
@@ -33,27 +17,23 @@ from cubepy.kernels.attention.strategies import (
     order_of_fragments,
 )
 from cubepy.kernels.attention.strips import attend_strips
-from cubepy.kernels.attention.unit_strips import attend_unit_strips
 from cubepy.kernels.attention.views import (
     checked,
     column,
     computed,
     headed,
-    pieces,
     result_of,
     result_type,
     scale_of,
     split,
     without_column,
 )
-from cubepy.kernels.attention.warpgroups import attend_warpgroups
 from cubepy.kernels.attention.window import Sides, checked_window, reach_of
 from cubepy.kernels.calls.arguments import float_of, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.problem import expanded, is_dense
-from cubepy.lang.pipelines import ROWS, WARPGROUP
 
 _PLANS = Plans()
 SCALES = 2.0**-96, 2.0**96
@@ -151,102 +131,22 @@ def _plan(
     sizes = (queries, k.shape[-2], q.shape[-1], v.shape[-1])
     p = Problem(heads, *sizes, dtype, causal, elements, bool(window), result.dtype)
     if boxes is not None and (parts := launches(planner.target, p)):
+        from cubepy.kernels.attention import on_gpus
+
         for first, x, t in parts:
             own = with_values(boxes, first, x.width)
-            _launch_boxes(planner, own, t, order(planner.target, x, t), window, number)
+            on_gpus.launch_boxes(planner, own, t, order(planner.target, x, t), window, number)
         return
     if boxes is not None and (wide := fragments(planner.target, p)) is not None:
+        from cubepy.kernels.attention import on_gpus
+
         dealt = order_of_fragments(planner.target, p, wide)
-        _launch_fragments(planner, boxes, wide, dealt, window, number)
+        on_gpus.launch_fragments(planner, boxes, wide, dealt, window, number)
         return
     factors = q.dtype if all(is_dense(m, -1) for m in (q, k, v)) else None
     p = Problem(prod(batch), q.shape[-2], *sizes[1:], dtype, causal, factors=factors)
     shown = tuple(without_column(m) for m in logs)
     _launch(planner, p, choose(planner.target, p), views, (shown, seen), window, number)
-
-
-def _launch_boxes(
-    planner: Planner,
-    boxes: Boxed,
-    t: Warpgroups,
-    dealt: Order,
-    window: tuple[int, ...],
-    scale: float,
-) -> None:
-    """One cube for each multiprocessor, if there are as many tiles or parts."""
-    cubes = min(planner.target.multiprocessors, dealt.cubes)
-    parts = () if t.is_clustered else _scratch(planner, dealt, t)
-    planner.launch(
-        attend_warpgroups.configure(cluster=CLUSTER if t.is_clustered else None),
-        Fixed((cubes, 1, 1), ((t.consumers + 1) * WARPGROUP, 1, 1)),
-        q=pieces(boxes.q, t.height),
-        k=pieces(boxes.k, t.keys),
-        v=pieces(boxes.v, t.keys),
-        out=pieces(boxes.out, ROWS),
-        wide=(boxes.out,) if t.is_clustered or not t.result_pieces else (),
-        parts=parts,
-        **_common(boxes, dealt, window, scale),
-        t=t,
-    )
-    _join(planner, boxes, parts, dealt)
-
-
-def _launch_fragments(
-    planner: Planner,
-    boxes: Boxed,
-    t: Fragments,
-    dealt: Order,
-    window: tuple[int, ...],
-    scale: float,
-) -> None:
-    """A cube for each tile or part."""
-    parts = _scratch(planner, dealt, t)
-    planner.launch(
-        attend_fragments,
-        Fixed((dealt.cubes, 1, 1), (t.units, 1, 1)),
-        q=boxes.q,
-        k=boxes.k,
-        v=boxes.v,
-        out=boxes.out,
-        parts=parts,
-        **_common(boxes, dealt, window, scale),
-        t=t,
-    )
-    _join(planner, boxes, parts, dealt)
-
-
-def _common(boxes: Boxed, dealt: Order, window: tuple[int, ...], scale: float) -> dict[str, Any]:
-    """What kernels of tiles take alike."""
-    return {
-        "logs": () if boxes.log is None else (boxes.log,),
-        "masks": () if boxes.mask is None else (boxes.mask,),
-        "extents": boxes.extents,
-        "shared": boxes.shared,
-        "order": dealt.numbers,
-        "window": tuple(map(np.int32, window)),
-        "scale": scale,
-    }
-
-
-def _scratch(planner: Planner, dealt: Order, t: Warpgroups | Fragments) -> tuple[Memory, ...]:
-    """Memory for results over parts of the keys, if there are any, and for their sizes."""
-    if not t.is_split:
-        return ()
-    rows = dealt.parts, dealt.tiles, t.height
-    return planner.scratch((*rows, t.width), f32), planner.scratch((*rows, 2), f32)
-
-
-def _join(planner: Planner, boxes: Boxed, parts: tuple[Memory, ...], dealt: Order) -> None:
-    """Make results of parts, if there are any."""
-    if parts:
-        results, sizes = parts
-        *rows, width = boxes.out.shape
-        units = min(MOST_JOINING, -(-width // planner.target.plane_dim) * planner.target.plane_dim)
-        common: dict[str, Any] = {"results": results, "sizes": sizes, "out": boxes.out}
-        common["logs"] = () if boxes.log is None else (boxes.log,)
-        common |= {"order": dealt.numbers, "height": results.shape[2]}
-        grid = Fixed((prod(rows), 1, 1), (units, 1, 1))
-        planner.launch(join_parts, grid, line_size=None, **common)
 
 
 def _launch(
@@ -267,8 +167,10 @@ def _launch(
     if isinstance(t, Strips):
         planner.launch(attend_strips, p.heads * bands, **common)
     elif isinstance(t, UnitStrips):
+        from cubepy.kernels.attention.unit_strips import attend_unit_strips
+
         planner.launch(attend_unit_strips, p.heads * bands, **common)
     elif isinstance(t, Squares):
-        cubes = p.heads * bands * -(-p.width // t.width)
-        grid = Fixed((cubes, 1, 1), (t.side * t.side, 1, 1))
-        planner.launch(attend_squares, grid, **common)
+        from cubepy.kernels.attention.on_gpus import launch_squares
+
+        launch_squares(planner, p.heads * bands * -(-p.width // t.width), common, t)
