@@ -16,17 +16,19 @@ from cubepy.frontend.walrus import all_targets, conditional_targets, evaluated_a
 from cubepy.record import dataclass
 
 _EXPRESSIONS = (ast.expr, ast.keyword)
+_ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
     """`mutable`: assigned more than once on some path, or by a `:=` that may not run (`walrus.py`).
 
-    `exclusive`: only in arms of one `if`.
+    `exclusive`: only in arms of one `if`. `straight`: outside of all branches and loops.
     """
 
     mutable: frozenset[str]
     exclusive: frozenset[str]
+    straight: frozenset[str]
     names: frozenset[str]
     """All names that are the function's own, as in Python: also where no assignment has run yet."""
 
@@ -53,17 +55,22 @@ def _assigned_names(node: ast.FunctionDef | ast.Lambda, has_walrus: bool) -> Ass
     parameters = [arg.arg for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs, *stars)]
     if isinstance(node, ast.Lambda):
         own = frozenset(parameters) | all_targets(node.body)
-        return Assigned(frozenset(), frozenset(), own)
+        return Assigned(frozenset(), frozenset(), own, own)
     most, total = _most(node.body), Counter[str]()
     _count(node.body, total)
+    direct = Counter(parameters)
     for name in parameters:
         most[name] += 1
         total[name] += 1
+    for statement in node.body:
+        if isinstance(statement, _ASSIGNMENTS):
+            direct.update(_own_targets(statement))
     named = all_targets(*node.body) if has_walrus else frozenset[str]()
     conditional = conditional_targets(node) if named else frozenset[str]()
     mutable = frozenset(n for n, count in most.items() if count > 1) | conditional
     exclusive = frozenset(n for n, count in total.items() if count > 1) - mutable
-    return Assigned(mutable, exclusive, frozenset(total) | named)
+    straight = frozenset(n for n, count in direct.items() if count == total[n]) - named
+    return Assigned(mutable, exclusive, straight, frozenset(total) | named)
 
 
 def names_assigned_in(body: Iterable[ast.stmt]) -> frozenset[str]:

@@ -24,6 +24,7 @@ from cubepy.frontend.running import note_reads
 from cubepy.frontend.suggest import closest, of_whole_arrays
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import (
+    UNSET,
     FlatRef,
     Formatted,
     Index,
@@ -83,7 +84,7 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
         return {"shape": owner.shape, "dtype": owner.dtype, "size": prod(owner.shape)}[name]
     if isinstance(owner, (FlatRef, Method, LocalFunction, Table)):
         raise _missing(frame, owner, name, ())
-    if _is_own_data(type_of(owner)) and type_of(field := getattr(owner, name, owner)) in _PLAIN:
+    if _is_own_data(type_of(owner)) and type_of(field := getattr(owner, name, UNSET)) in _PLAIN:
         return field
     if isinstance(owner, ModuleType) and is_foreign(owner) and translation(name):
         what = f"`{owner.__name__}.{name}`"

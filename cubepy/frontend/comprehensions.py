@@ -113,7 +113,7 @@ def _next_of(items: Iterator[Any], found: list[Any], otherwise: bool) -> Any:
 def _scope_within(frame: Frame) -> Frame:
     """The scope of a comprehension's own names, which functions made in it see for ever."""
     scope = Frame(frame.tracer, frame.source, frame.captures, frame.path, frame.caller, frame.scope)
-    scope.assigned = Assigned(frozenset(), frozenset(), frozenset())
+    scope.assigned = Assigned(*[frozenset[str]()] * 4)
     return scope
 
 

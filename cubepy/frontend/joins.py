@@ -64,12 +64,12 @@ class Learned:
     """The unrolled loops that are left, or continued, under runtime control."""
     joining: set[Key] = field(default_factory=set[Key])
     """The names that exits of a loop bind to different locals, and that are read behind it."""
-    changing: set[Key] = field(default_factory=set[Key])
-    """The locals that begin as a comptime record, or as a view, but change at run time."""
+    records: set[Key] = field(default_factory=set[Key])
+    """The locals that begin as a comptime record, but change at run time."""
 
     def copy(self) -> Learned:
         """The same facts, which further traces do not add to."""
-        sets = (set(self.looping), set(self.joining), set(self.changing))
+        sets = (set(self.looping), set(self.joining), set(self.records))
         return Learned(dict(self.types), *sets)
 
 

@@ -110,14 +110,14 @@ class Locals(Numbers):
         if slot is not None and not _is_of_kind(slot, value, record):
             if not joins and _is_straight(slot, depth):
                 slot = None  # on a straight path a name may take anything
-            elif joins and not (_is_view(slot) and isinstance(value, TensorRef)):
+            elif joins and not (isinstance(slot, ViewSlot) and isinstance(value, TensorRef)):
                 raise self._changes(name, slot, value)
         if isinstance(value, TensorRef):
             return self._assign_view(slot, value, key, name, depth)
         if isinstance(value, (tuple, list)) and not isinstance(slot, NumberSlot):
             return self._assign_tuple(slot, value, key, name, depth, joins)
         if record is not None:
-            is_fixed = depth == 0 and is_comptime(value) and key not in self.learned.changing
+            is_fixed = depth == 0 and is_comptime(value) and key not in self.learned.records
             if is_fixed and not isinstance(slot, RecordSlot):
                 return ComptimeSlot(value, key, depth)
             return self._assign_record(slot, record, key, name, depth, joins)
@@ -295,7 +295,7 @@ class Locals(Numbers):
     ) -> Any:
         if isinstance(slot, ComptimeSlot) and isinstance(slot.value, record.cls):
             if depth > 0:
-                self.learned.changing.add(slot.key)  # it began as a constant, but changes
+                self.learned.records.add(slot.key)  # it began as a constant, but changes
                 self.is_stale = True
             slot = None
         if slot is not None and not (isinstance(slot, RecordSlot) and slot.cls is record.cls):
@@ -310,14 +310,6 @@ class Locals(Numbers):
         return slot if kept else RecordSlot(record.cls, items)
 
     def _assign_view(self, slot: Any, view: TensorRef, key: Key, name: str, depth: int) -> Any:
-        """Parts that are known, as strides are, stay so where no path assigns another view."""
-        if isinstance(slot, ComptimeSlot) and isinstance(slot.value, TensorRef):
-            if depth > slot.depth:
-                self.learned.changing.add(slot.key)
-                self.is_stale = True
-            slot = None
-        if slot is None and depth == 0 and key not in self.learned.changing:
-            return ComptimeSlot(view, key, depth)
         parts = (view.offset, *view.shape, *view.strides)
         old: tuple[Any, ...] = ()
         if isinstance(slot, ViewSlot):
@@ -454,19 +446,10 @@ def _is_straight(slot: Any, depth: int) -> bool:
     return not depths or max(depths) == depth
 
 
-def _is_view(slot: Any) -> bool:
-    """Whether a slot holds a view of a tensor."""
-    if isinstance(slot, ComptimeSlot):
-        return isinstance(slot.value, TensorRef)
-    return isinstance(slot, ViewSlot)
-
-
 def _is_of_kind(slot: Any, value: Any, record: Record | None) -> bool:
     """Whether a slot holds what `value` is, so that it may take it."""
     if isinstance(value, TensorRef):
-        held = slot.value if isinstance(slot, ComptimeSlot) else slot
-        like = held.like if isinstance(held, ViewSlot) else held
-        return isinstance(like, TensorRef) and _same_base(like, value)
+        return isinstance(slot, ViewSlot) and _same_base(slot.like, value)
     if isinstance(value, (tuple, list)):
         return isinstance(slot, TupleSlot) and len(slot.items) == len(value)  # type: ignore[misc]
     if record is not None:

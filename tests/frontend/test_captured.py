@@ -327,6 +327,24 @@ def test_what_stands_above_a_kernel_of_a_class():
                 out[0] = x[0]
 
 
+def test_what_a_dtype_does_not_have():
+    @cp.cube
+    def kernel(x, out):
+        out[0] = hasattr(x.dtype, "is_flot") + 2 * hasattr(cp.f32, "is_float")
+        out[1] = 5 if getattr(cp.f32, "nope", None) is None else 6
+
+    out = np.zeros(2, np.int32)
+    kernel[1, 1](np.zeros(2, np.float32), out)
+    assert out.tolist() == [2, 5]
+
+    @cp.cube
+    def wrong(x, out):
+        out[0] = 9 if x.dtype.is_flot else 8
+
+    with pytest.raises(cp.CompileError, match="E107"):
+        wrong[1, 1](np.zeros(2, np.float32), out)
+
+
 def test_getattr_and_hasattr():
     @cp.cube
     def kernel(x, out):
