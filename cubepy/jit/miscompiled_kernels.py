@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.jit.kernel import CubeKernel, cube
-from cubepy.lang.builtins import UNIT_POS, i16, i32, u16
+from cubepy.lang.builtins import UNIT_POS, i16, i32, u16, u32
 
 Expected = Callable[[Any, Any], Any]
 
@@ -80,6 +80,18 @@ def guarded_steps(x: Any, y: Any, out: Any):
 
 
 @cube
+def ended_by_wrapping(x: Any, y: Any, out: Any):
+    """NVVM of CUDA 13.0 ends a loop in its second step where a sum is compared with its term."""
+    i = UNIT_POS
+    found = i32(y[i])
+    for k in range(i & 7):
+        found = found * 3 + i32(k)
+        if u32(k) + u32(x[i]) < u32(x[i]):
+            break
+    out[i] = found
+
+
+@cube
 def signed_negation(x: Any, y: Any, out: Any):
     """The same where unsigned numbers are negated."""
     i = UNIT_POS
@@ -114,6 +126,16 @@ def _remainder(x: Any, y: Any) -> Any:
     return np.mod(absolute, y.astype(np.int32) & 255 | 1)
 
 
+def _ended_by_wrapping(x: Any, y: Any) -> Any:
+    found = y.astype(np.int32)
+    for i in range(len(x)):
+        first = int(x[i]) % 2**32
+        steps = (k for k in range(i & 7) if k <= 2**32 - first or first == 0)
+        for k in steps:
+            found[i] = np.int32((int(found[i]) * 3 + k + 2**31) % 2**32 - 2**31)
+    return found
+
+
 def _guarded_steps(x: Any, y: Any) -> Any:
     found = x.astype(np.int64)
     for k in range(7):
@@ -131,5 +153,6 @@ CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "negation of unsigned 16 bits": (signed_negation, _negated_short),
     "remainder of an absolute value": (remainder_of_absolute, _remainder),
     "guard in a loop": (guarded_steps, _guarded_steps),
+    "loop that a wrapped sum ends": (ended_by_wrapping, _ended_by_wrapping),
     "negation cut to 16 bits": (narrowed_negation, lambda x, y: 2 * _negated_short(x, y)),
 }

@@ -40,10 +40,11 @@ def test_kernels_that_were_miscompiled(name: str):
     np.testing.assert_array_equal(out, expected(x, y))
 
 
-def test_a_guard_that_is_shown_is_split_wrongly(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("name", ["guard in a loop", "loop that a wrapped sum ends"])
+def test_a_guard_that_is_shown_is_taken_wrongly(name: str, monkeypatch: pytest.MonkeyPatch):
     """So the test above can fail, and NVVM still does it."""
     monkeypatch.setattr(hide_guards, "hide_guards", lambda kernel: kernel)
-    kernel, expected = CASES["guard in a loop"]
+    kernel, expected = CASES[name]
     x, y, out = edges()
     launching.launch(kernel, UNITS, [x, y, out])
     assert np.any(out != expected(x, y))
@@ -98,6 +99,48 @@ def test_guards_in_loops(guard: str, is_while: bool):
     found, expected = np.zeros((2, UNITS), np.int64)
     kernel[1, UNITS](y, expected)
     launching.launch(kernel, UNITS, [y, found])
+    np.testing.assert_array_equal(found, expected)
+
+
+ENDS: dict[str, Callable[[Any, Any], Any]] = {
+    "wrapped": lambda k, x: k + x < x,
+    "wrapped or equal": lambda k, x: k + x <= x,
+    "turned": lambda k, x: x > x + k,
+    "from the next": lambda k, x: k + 1 + x < x,
+    "by twos": lambda k, x: k * 2 + x < x,
+    "beside another sum": lambda k, x: k + x < x + 1,
+    "difference": lambda k, x: x - k > x,
+}
+
+
+def ended(end: Any, dtype: Any, step: int) -> Any:
+    """A kernel with a loop that such a condition ends."""
+
+    def kernel(x, n, out):
+        i = cp.UNIT_POS
+        found = cp.i32(i)
+        for k in range(0, n[i], step):
+            found = found * 3 + cp.i32(k)
+            if end(dtype(k), x[i]):
+                break
+            found += 7
+        out[i] = found
+
+    return kernel
+
+
+@pytest.mark.parametrize("step", [1, 3])
+@pytest.mark.parametrize("dtype", ["i32", "u32", "i64"])
+@pytest.mark.parametrize("end", ENDS)
+def test_sums_that_end_loops(end: str, dtype: str, step: int):
+    kernel = cp.cube(ended(ENDS[end], getattr(cp, dtype), step))
+    t = np.dtype({"i": "int", "u": "uint"}[dtype[0]] + dtype[1:])
+    least, most = np.iinfo(t).min, np.iinfo(t).max
+    x = np.array([least, least + 1, 0, 1, 2, 7, most - 4, most - 1] * 2).astype(t)
+    x[8:12], n = most, np.array([*range(8), *range(8, 0, -1)], np.int32)
+    found, expected = np.zeros((2, UNITS), np.int32)
+    kernel[1, UNITS](x, n, expected)
+    launching.launch(kernel, UNITS, [x, n, found])
     np.testing.assert_array_equal(found, expected)
 
 

@@ -4,7 +4,9 @@ NVVM (CUDA 13.0 and 13.5) makes of `for k in range(n): if k <= y: ...` a loop up
 `min(y + 1, n)` and another one behind it. Where it knows that `n` is not negative it compares
 unsigned numbers, and for a negative `y` all steps go into the wrong loop; a `y` that is the
 greatest integer overflows. So what follows a counter is `HIDDEN` where it is compared with a value
-that is no constant. Conditions that end a loop stay: they are right, and say how often it runs.
+that is no constant. Conditions that end a loop stay: they say how often it runs, and are right but
+for those that compare sums with a term of their own, as `if k + x < x: break` does, which asks
+whether a sum has wrapped around: NVVM ends the loop in its second step.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class _Guards:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-        self._forms = LinearForms(kernel, Origins(kernel))
+        self._origins = Origins(kernel)
+        self._forms = LinearForms(kernel, self._origins)
         self._users: dict[Value, list[Op]] = {}
         for op in kernel.body.walk():
             for value in op.operands:
@@ -45,10 +48,27 @@ class _Guards:
         found: dict[Op, int] = {}
         for op in self._kernel.body.walk():
             if op.row in _ORDERS and is_integer(op.operands[0]):
-                places = [k for k, v in enumerate(op.operands) if any(self._forms.steps(v))]
-                if places and self._is_open(op) and self._guards(op.result):
+                shares = self._shares(op)
+                places = [
+                    k for k, v in enumerate(op.operands) if any(self._forms.steps(v, not shares))
+                ]
+                if places and (shares or (self._is_open(op) and self._guards(op.result))):
                     found[op] = places[0]
         return found
+
+    def _shares(self, op: Op) -> bool:
+        """Whether both operands are sums with one term, which each may have loaded itself."""
+        one, two = ({self._term(v) for v in self._forms.of(side).factors} for side in op.operands)
+        return bool(one & two)
+
+    def _term(self, value: Value) -> object:
+        """What is equal for values that NVVM finds equal: loads of one element, and their casts."""
+        op = self._origins.owner(value)
+        if op is not None and op.row is ops.LOAD and len(op.operands) == 2:
+            return op.operands
+        if op is not None and op.row is ops.CAST:
+            return value.type, self._term(op.operands[0])
+        return value
 
     def _is_open(self, op: Op) -> bool:
         """Whether more than the counter decides."""

@@ -81,28 +81,29 @@ class LinearForms:
             return LinearForm(bits, 0, {value: 1})
         return found
 
-    def steps(self, value: Value) -> Iterator[Value]:
-        """The counters of loops, by ones, that a value follows in their steps, up or down. Widening
-        is looked through."""
+    def steps(self, value: Value, by_ones: bool = True) -> Iterator[Value]:
+        """The counters of loops, by ones, that a value follows in their steps, up or down, or by
+        any number if asked. Widening is looked through."""
         form = self.of(value)
         for atom, factor in form.factors.items():
             owner = self._origins.owner(atom)
-            if owner is None or factor not in (1, (1 << form.bits) - 1):
+            if owner is None or (by_ones and factor not in (1, (1 << form.bits) - 1)):
                 continue
             if owner.row is ops.CAST and is_integer(owner.operands[0]):
-                yield from self.steps(owner.operands[0])
-            elif owner.regions and self._counts(atom, owner):
+                yield from self.steps(owner.operands[0], by_ones)
+            elif owner.regions and self._counts(atom, owner, by_ones):
                 yield atom
 
-    def _counts(self, value: Value, loop: Op) -> bool:
-        """Whether a loop adds or subtracts 1 to an argument of its body in each step."""
+    def _counts(self, value: Value, loop: Op, by_ones: bool) -> bool:
+        """Whether a loop adds a number to an argument of its body in each step: 1 or -1, or any."""
         if loop.row is ops.FOR and value is loop.regions[0].args[0]:
-            return self.numbers.get(loop.operands[2]) in (1, -1)
+            return not by_ones or self.numbers.get(loop.operands[2]) in (1, -1)
         if loop.row is ops.IF or value in loop.results:
             return False
         next_ones = map(self.of, self._origins.of(value))
         return any(
-            dict(form.factors) == {value: 1} and form.number in (1, (1 << form.bits) - 1)
+            dict(form.factors) == {value: 1}
+            and (not by_ones or form.number in (1, (1 << form.bits) - 1))
             for form in next_ones
         )
 
