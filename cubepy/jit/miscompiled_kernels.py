@@ -60,6 +60,14 @@ def narrowed_negation(x: Any, y: Any, out: Any):
 
 
 @cube
+def signed_negation(x: Any, y: Any, out: Any):
+    """The same where unsigned numbers are negated."""
+    i = UNIT_POS
+    word = u16(y[i])
+    out[i] = i32(i16(word - (word + u16(y[i]))))
+
+
+@cube
 def remainder_of_absolute(x: Any, y: Any, out: Any):
     """ptxas 13.0 takes the absolute value of the least integer for a positive number."""
     i = UNIT_POS
@@ -81,7 +89,7 @@ def guarded_steps(x: Any, y: Any, out: Any):
 
 @cube
 def ended_by_wrapping(x: Any, y: Any, out: Any):
-    """NVVM of CUDA 13.0 ends a loop in its second step where a sum is compared with its term."""
+    """NVVM of both ends a loop in its second step where a sum is compared with its term."""
     i = UNIT_POS
     found = i32(y[i])
     for k in range(i & 7):
@@ -89,14 +97,6 @@ def ended_by_wrapping(x: Any, y: Any, out: Any):
         if u32(k) + u32(x[i]) < u32(x[i]):
             break
     out[i] = found
-
-
-@cube
-def signed_negation(x: Any, y: Any, out: Any):
-    """The same where unsigned numbers are negated."""
-    i = UNIT_POS
-    word = u16(y[i])
-    out[i] = i32(i16(word - (word + u16(y[i]))))
 
 
 def _negated(x: Any) -> Any:
