@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.writer import IN_PARALLEL, constant
+from cubepy.compilers.llvm.writer import IN_PARALLEL, Writer, constant
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
@@ -143,25 +143,22 @@ def _divide(e: Emitter, op: Op) -> str:
 def _divide_by_constant(
     e: Emitter, row: OpDef, t: Type, a: str, divisor: int, unsigned: bool
 ) -> str:
-    name, power = spell.type_name(t), divisor & (divisor - 1) == 0
+    w, name, power = e.w, spell.type_name(t), divisor & (divisor - 1) == 0
     is_quotient = row in (ops.FLOORDIV, ops.DIV_TRUNC)
     floors = row in (ops.FLOORDIV, ops.MOD)
-    by, zero, mask = literal(divisor, t), literal(0, t), spell.vector_name("i1", width_of(t), t)
+    by, mask = literal(divisor, t), spell.vector_name("i1", width_of(t), t)
     if unsigned:
-        return e.w.value(f"{'udiv' if is_quotient else 'urem'} {name} {a}, {by}")
+        return w.value(f"{'udiv' if is_quotient else 'urem'} {name} {a}, {by}")
     if power and floors:
         shift, rest = literal(divisor.bit_length() - 1, t), literal(divisor - 1, t)
-        return e.w.value(f"ashr {name} {a}, {shift}" if is_quotient else f"and {name} {a}, {rest}")
-    quotient = e.w.value(f"sdiv {name} {a}, {by}")
-    remainder = e.w.value(f"srem {name} {a}, {by}")
+        return w.value(f"ashr {name} {a}, {shift}" if is_quotient else f"and {name} {a}, {rest}")
+    found = w.once(f"{'sdiv' if is_quotient else 'srem'} {name} {a}, {by}")
     if not floors:
-        return quotient if is_quotient else remainder
-    negative = e.w.value(f"icmp slt {name} {remainder}, {zero}")
-    if is_quotient:
-        lower = e.w.value(f"sub {name} {quotient}, {literal(1, t)}")
-        return e.w.value(f"select {mask} {negative}, {name} {lower}, {name} {quotient}")
-    raised = e.w.value(f"add {name} {remainder}, {by}")
-    return e.w.value(f"select {mask} {negative}, {name} {raised}, {name} {remainder}")
+        return found
+    remainder = w.once(f"srem {name} {a}, {by}")
+    negative = w.once(f"icmp slt {name} {remainder}, {literal(0, t)}")
+    floored = _lowered(w, t, by, found, is_quotient)
+    return w.value(f"select {mask} {negative}, {name} {floored}, {name} {found}")
 
 
 def _divide_guarded(e: Emitter, row: OpDef, t: Type, a: str, b: str, unsigned: bool) -> str:
@@ -169,40 +166,42 @@ def _divide_guarded(e: Emitter, row: OpDef, t: Type, a: str, b: str, unsigned: b
     w, name = e.w, spell.type_name(t)
     mask = spell.vector_name("i1", width_of(t), t)
     zero, one = literal(0, t), literal(1, t)
-    is_zero = w.value(f"icmp eq {name} {b}, {zero}")
-    safe = w.value(f"select {mask} {is_zero}, {name} {one}, {name} {b}")
+    is_zero = w.once(f"icmp eq {name} {b}, {zero}")
+    safe = w.once(f"select {mask} {is_zero}, {name} {one}, {name} {b}")
     is_quotient = row in (ops.FLOORDIV, ops.DIV_TRUNC)
     if unsigned:
         found = w.value(f"{'udiv' if is_quotient else 'urem'} {name} {a}, {safe}")
         return w.value(f"select {mask} {is_zero}, {name} {zero}, {name} {found}")
-    minus = w.value(f"icmp eq {name} {b}, {literal(-1, t)}")
-    safer = w.value(f"select {mask} {minus}, {name} {one}, {name} {safe}")
-    quotient = w.value(f"sdiv {name} {a}, {safer}")
-    remainder = w.value(f"srem {name} {a}, {safer}")
+    minus = w.once(f"icmp eq {name} {b}, {literal(-1, t)}")
+    safer = w.once(f"select {mask} {minus}, {name} {one}, {name} {safe}")
+    found = w.once(f"{'sdiv' if is_quotient else 'srem'} {name} {a}, {safer}")
     if row in (ops.FLOORDIV, ops.MOD):
-        quotient, remainder = _floor(e, t, b, quotient, remainder)
-    if not is_quotient:
-        return w.value(f"select {mask} {is_zero}, {name} {zero}, {name} {remainder}")
-    negated = w.value(f"sub {name} {zero}, {a}")
-    found = w.value(f"select {mask} {minus}, {name} {negated}, {name} {quotient}")
+        remainder = w.once(f"srem {name} {a}, {safer}")
+        found = _floor(w, t, b, found, remainder, is_quotient)
+    if is_quotient:
+        negated = w.value(f"sub {name} {zero}, {a}")
+        found = w.value(f"select {mask} {minus}, {name} {negated}, {name} {found}")
     return w.value(f"select {mask} {is_zero}, {name} {zero}, {name} {found}")
 
 
-def _floor(e: Emitter, t: Type, b: str, quotient: str, remainder: str) -> tuple[str, str]:
-    """From truncation to floor: one lower where the remainder's sign is not the divisor's."""
-    w, name = e.w, spell.type_name(t)
-    mask = spell.vector_name("i1", width_of(t), t)
-    zero = literal(0, t)
-    inexact = w.value(f"icmp ne {name} {remainder}, {zero}")
-    mixed = w.value(f"xor {name} {remainder}, {b}")
-    differ = w.value(f"icmp slt {name} {mixed}, {zero}")
-    adjust = w.value(f"and {mask} {inexact}, {differ}")
-    lower = w.value(f"sub {name} {quotient}, {literal(1, t)}")
-    raised = w.value(f"add {name} {remainder}, {b}")
-    return (
-        w.value(f"select {mask} {adjust}, {name} {lower}, {name} {quotient}"),
-        w.value(f"select {mask} {adjust}, {name} {raised}, {name} {remainder}"),
-    )
+def _floor(w: Writer, t: Type, b: str, found: str, remainder: str, is_quotient: bool) -> str:
+    """A quotient or remainder from truncation to floor: another where the remainder's sign is not
+    the divisor's."""
+    name, mask, zero = spell.type_name(t), spell.vector_name("i1", width_of(t), t), literal(0, t)
+    inexact = w.once(f"icmp ne {name} {remainder}, {zero}")
+    mixed = w.once(f"xor {name} {remainder}, {b}")
+    differ = w.once(f"icmp slt {name} {mixed}, {zero}")
+    adjust = w.once(f"and {mask} {inexact}, {differ}")
+    floored = _lowered(w, t, b, found, is_quotient)
+    return w.value(f"select {mask} {adjust}, {name} {floored}, {name} {found}")
+
+
+def _lowered(w: Writer, t: Type, b: str, found: str, is_quotient: bool) -> str:
+    """The quotient below a quotient, or the remainder that belongs to that."""
+    name = spell.type_name(t)
+    if is_quotient:
+        return w.value(f"sub {name} {found}, {literal(1, t)}")
+    return w.value(f"add {name} {found}, {b}")
 
 
 def _divide_float(e: Emitter, op: Op) -> str:

@@ -24,6 +24,7 @@ class Writer:
         self.entry: list[str] = []
         self.lines: list[str] = []
         self.block = "entry"
+        self._once: dict[str, str] = {}
         self._count = 0
         self._declarations: dict[str, str] = {}
         self._debug = debug
@@ -62,10 +63,18 @@ class Writer:
         self.line(f"{name} = {text}")
         return name
 
+    def once(self, text: str) -> str:
+        """The same, for what depends on its operands alone: made once in a block."""
+        found = self._once.get(text)
+        if found is None:
+            found = self._once[text] = self.value(text)
+        return found
+
     def start(self, label: str) -> None:
         """Begin a block."""
         self.lines.append(f"{label}:")
         self.block = label
+        self._once.clear()
 
     def jump(self, label: str) -> None:
         """An unconditional branch."""

@@ -158,10 +158,10 @@ class OpDef:
 def is_speculatable(op: Op) -> bool:
     """Whether `op` may run where the program would not run it: it is pure and total.
 
-    A divisor that was proved not to be zero, and an index that was proved to lie inside a table,
-    are so only where that was proved.
+    What was proved of a divisor or an index is so only where it was, unless it says `everywhere`.
     """
-    if not op.row.is_pure or op.attrs.get("nonzero") or op.attrs.get("inside"):
+    proved = op.attrs.get("nonzero") or op.attrs.get("inside")
+    if not op.row.is_pure or (proved and not op.attrs.get("everywhere")):
         return False
     return not op.row.needs or op.row.needs in op.attrs
 

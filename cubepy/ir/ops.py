@@ -99,8 +99,11 @@ MUL = _same(
 FMA = _same("fma", "float", 3, "a * b + c, rounded once.", m.fma)
 DIV = _same("div", "float", 2, "Quotient, correctly rounded.", m.div, "a / b", identity=n.one)
 # Of divisions may be known: `nonnegative`, that no operand is below 0, and `nonzero`, that the
-# divisor is not 0 where the operation stands, and there alone
-_remainder: dict[str, Any] = {"absorbing": _integer_zero, "attrs": ("nonnegative", "nonzero")}
+# divisor is not 0 where the operation stands, and there alone unless so `everywhere`
+_remainder: dict[str, Any] = {
+    "absorbing": _integer_zero,
+    "attrs": ("nonnegative", "nonzero", "everywhere"),
+}
 _quotient: dict[str, Any] = {"identity": _integer_one, **_remainder}
 FLOORDIV = _same("floordiv", "number", 2, "", m.floordiv, "a // b", **_quotient)
 MOD = _same("mod", "number", 2, "", m.mod, "a % b", **_remainder)

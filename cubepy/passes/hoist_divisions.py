@@ -3,8 +3,8 @@
 LLVM's loop vectoriser (22) runs a division of what does not change in a loop, in a branch that some
 lanes take, where the first lane takes it; else what it gives is poison, also as the address of the
 lanes that do. LLVM sees more of them than stand in a kernel: in `if i == 7` it takes 7 for `i`, and
-so does this pass. Total divisions may run before the branch; nothing that was proved within it is
-said of them.
+so does this pass. Total divisions may run before the branch; of what was proved within it, that is
+said of them which holds wherever they run.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from dataclasses import replace
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.types import DType
+from cubepy.passes.facts import IntegerFacts
+from cubepy.passes.prove import marked
 from cubepy.passes.rewrite import Rewriter
 
 _DIVISIONS = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
-_PROVED = ("nonzero", "nonnegative", "inside")
+_PROVED = ("nonzero", "nonnegative", "everywhere", "inside")
 
 
 def hoist_divisions(kernel: Kernel) -> Kernel:
@@ -34,6 +36,7 @@ class _Hoist(Rewriter):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
         self._fixed = {p.value for p in kernel.params}
+        self._facts = IntegerFacts(kernel)
         self._sources = {v: op for op in kernel.body.walk() for v in op.results}
         self._first: list[Op] = []
         """What all units share."""
@@ -48,9 +51,20 @@ class _Hoist(Rewriter):
         if len(op.results) != 1 or not self._is_shared(op):
             self.out.append(op)
             return
-        attrs = {k: v for k, v in op.attrs.items() if k not in _PROVED}
-        self._first.append(Op(op.row, op.operands, attrs, op.results, (), op.span))
+        op = self._proved(op)
+        self._facts.define(op)
+        self._first.append(op)
         self._fixed.add(op.result)
+
+    def _proved(self, op: Op) -> Op:
+        """The operation with what is known of it wherever it runs."""
+        attrs = {k: v for k, v in op.attrs.items() if k not in _PROVED}
+        op = Op(op.row, op.operands, attrs, op.results, (), op.span)
+        if op.row not in _DIVISIONS:
+            return op
+        op = marked(op, self._facts, is_guarded=False)
+        attrs = {**op.attrs, "everywhere": True} if op.attrs.get("nonzero") else op.attrs
+        return Op(op.row, op.operands, attrs, op.results, (), op.span)
 
     def _is_shared(self, op: Op) -> bool:
         row = op.row

@@ -14,14 +14,14 @@ from cubepy.ir.numbers import limits
 from cubepy.ir.opdef import is_speculatable
 from cubepy.ir.types import INDICES, bool_, i8, i16, i32, i64, index
 from cubepy.passes.align import Alignments, line_of
-from cubepy.passes.facts import OPPOSITE
+from cubepy.passes.facts import OPPOSITE, IntegerFacts
 from cubepy.passes.flow import FactRewriter, carried_ranges
 from cubepy.passes.ranges import exact, whole
 
 _ARITHMETIC = {"+": ops.ADD, "-": ops.SUB, "*": ops.MUL}
 _SHORT = (i8, i16, i32)
 _DIVISIONS = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
-_OTHERS = ops.CHECK, ops.FOR, ops.CAST, ops.LOOKUP, ops.MIN, ops.MAX
+_OTHERS = ops.CHECK, ops.FOR, ops.CAST, ops.LOOKUP, ops.MIN, ops.MAX, ops.LANE_MASK
 _DECIDED = frozenset((*_OTHERS, *_DIVISIONS, *OPPOSITE))
 
 
@@ -53,6 +53,10 @@ class _Prove(FactRewriter):
             self._compare(self.rename(op))
         elif op.row is ops.LOOKUP:
             self._look_up(self.rename(op))
+        elif op.row is ops.LANE_MASK:
+            self._mask(self.rename(op))
+        elif op.row is ops.AND and op.result.type is bool_:
+            self._both(self.rename(op))
         elif op.row in (ops.MIN, ops.MAX):
             self._choose(self.rename(op))
         elif op.row is ops.CAST and op.operands[0].type in _SHORT:
@@ -141,6 +145,25 @@ class _Prove(FactRewriter):
         self.out.append(op)
         self.facts.define(op)
 
+    def _mask(self, op: Op) -> None:
+        """A mask of what ends in a line, where that begins no later than the line does."""
+        first, end = op.operands
+        found = self.facts.range(first)
+        if found is not None and found[1] <= 0 and not self._synchronises:
+            operands = self.emit_const(first.type, 0, op.span), end
+            op = Op(op.row, operands, op.attrs, op.results, (), op.span)
+        self.out.append(op)
+        self.facts.define(op)
+
+    def _both(self, op: Op) -> None:
+        """What is not known of two conditions."""
+        for known, other in zip(op.operands, reversed(op.operands), strict=True):
+            if self.facts.holds(known) and not self._synchronises:
+                self.replaced[op.result] = other
+                return
+        self.out.append(op)
+        self.facts.define(op)
+
     def branch(self, op: Op) -> None:
         if not _is_conjunction(op):
             super().branch(op)
@@ -155,15 +178,7 @@ class _Prove(FactRewriter):
 
     def _divide(self, op: Op) -> None:
         """The same operation, marked with what is known of its operands."""
-        a, b = (self.facts.range(v) for v in op.operands)
-        if a is not None and b is not None and whole(op.result.type) is not None:
-            attrs = dict(op.attrs)
-            if a[0] >= 0 and b[0] >= 0:
-                attrs["nonnegative"] = True
-            if b[0] != b[1] and not b[0] <= 0 <= b[1] and not self._synchronises:
-                attrs["nonzero"] = True
-            if len(attrs) != len(op.attrs):
-                op = Op(op.row, op.operands, attrs, op.results, (), op.span)
+        op = marked(op, self.facts, is_guarded=self._synchronises)
         self.out.append(op)
         self.facts.define(op)
 
@@ -193,6 +208,21 @@ class _Prove(FactRewriter):
             return
         self.out.append(op)
         self.facts.define(op)
+
+
+def marked(division: Op, facts: IntegerFacts, *, is_guarded: bool) -> Op:
+    """A division with what is known of its operands; one that stays guarded tells nothing of 0."""
+    a, b = (facts.range(v) for v in division.operands)
+    if a is None or b is None or whole(division.result.type) is None:
+        return division
+    attrs = dict(division.attrs)
+    if a[0] >= 0 and b[0] >= 0:
+        attrs["nonnegative"] = True
+    if b[0] != b[1] and not b[0] <= 0 <= b[1] and not is_guarded:
+        attrs["nonzero"] = True
+    if len(attrs) == len(division.attrs):
+        return division
+    return Op(division.row, division.operands, attrs, division.results, (), division.span)
 
 
 def _is_conjunction(op: Op) -> bool:

@@ -71,3 +71,33 @@ def test_what_holds_in_a_branch_alone_is_not_said_before_it(a: int, b: int):
     quotient, rest = (a // b, (a + 2) % b) if b else (0, 0)
     other = a % b if b > 0 and a >= 0 else 77
     assert (o == np.where(x > 0, x * quotient + rest, other)).all()
+
+
+@cp.cube
+def of_counts(a: cp.i64, b: cp.i64, x: Any, o: Any):
+    i, rows = cp.ABSOLUTE_POS, max(b, 1)
+    if i < o.size:
+        if x[i] > 0:
+            o[i] = (o.size + a) // rows * 1000 + (o.size + a) % rows + o.size // rows
+        elif a > 0:
+            o[i] = x[i] // a + a // rows + a % rows
+
+
+@pytest.mark.parametrize("b", [-3, 0, 1, 4])
+@pytest.mark.parametrize("a", [-70, -7, 0, 9])
+@pytest.mark.parametrize("way", [{}, {"checked": True}, {"vectorise": False}], ids=str)
+def test_what_holds_everywhere_is_said_of_what_goes_first(a: int, b: int, way: dict[str, Any]):
+    x = np.tile(np.array([1, -1, 0, 5]), 9)
+    o = np.full_like(x, 77)
+    of_counts.configure(**way).over(o)(a, b, x, o)
+    n, rows = o.size, max(b, 1)
+    first = (n + a) // rows * 1000 + (n + a) % rows + n // rows
+    second = x // a + a // rows + a % rows if a > 0 else np.full_like(x, 77)
+    assert (o == np.where(x > 0, first, second)).all()
+
+
+def test_divisions_by_counts_need_no_guard():
+    x = np.zeros(36, np.int64)
+    before, loop, _ = str(of_counts.over(x).inspect(1, 1, x, x, stage="llvm")).partition("\nvector")
+    assert loop
+    assert "udiv i64 %o_shape0.arg" in before

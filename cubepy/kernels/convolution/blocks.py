@@ -81,6 +81,7 @@ def convolve_bands(
     row, column]; `out` likewise. Whole rows are one axis of columns and channels.
     """
     p = t.packing
+    groups, band, strip, panels_each = (max(1, n) for n in (groups, band, strip, panels_each))
     filters, results = out_extents(out, t)
     channels = p.depth if t.has_whole_rows else x.shape[4 if t.has_channels_last else 1] // groups
     group_filters = filters // groups

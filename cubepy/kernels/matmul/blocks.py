@@ -78,6 +78,7 @@ def multiply_blocks(
     `a` is [..., m, k], or [..., k, m] where it is dense along columns; `b` is [..., k, n] or
     [..., n, k]. `sums`: empty, or memory for sums between steps where `out` cannot hold them.
     """
+    height, width, depth = (max(1, e) for e in (height, width, depth))
     m, n = out.shape[out.rank - 2], out.shape[out.rank - 1]
     across, down = (n + width - 1) // width, (m + height - 1) // height
     where = unravelled(cp.CUBE_POS // (down * across), out.shape[: out.rank - 2])
@@ -85,11 +86,11 @@ def multiply_blocks(
     result = out, (chosen(sums[0], where) if len(sums) else chosen(out, where)), where
     inner = x.shape[1] if t.left == "rows" else x.shape[0]
     first, j0 = cp.CUBE_POS // across % down * height, cp.CUBE_POS % across * width
-    tiles = (min(width, n - j0) + t.step - 1) // t.step
+    tiles = max(1, (min(width, n - j0) + t.step - 1) // t.step)
     end = min(first + height, m - t.rest)
     memory = memory_of(t)
     for k0 in range(0, max(inner, 1), depth):
-        part = k0, min(depth, inner - k0), k0 + depth >= inner
+        part = k0, max(0, min(depth, inner - k0)), k0 + depth >= inner
         for i0 in range(first, end, t.rows):
             place = i0, j0, tiles, i0 == first
             add_rows(x, y, result, biases, extras, epilogue, memory, place, part, t.rows, t)

@@ -104,9 +104,7 @@ class Expressions:
         if kind == 9:
             return f"{self._c.choose(('min', 'max', 'add', 'mul', 'sub'))}({a}, {b})"
         if kind == 10 and t not in FLOATS:
-            operator = self._c.choose(("//", "%"))
-            divisor = self._c.choose((f"(({b} | 1) * 3)", "3", "7"))  # neither 0 nor -1
-            return f"({a} {operator} {divisor})"
+            return self._division(t, a, b)
         if kind == 11:
             q = self._fresh("q")
             own = f"cp.{t}({q})"
@@ -135,6 +133,16 @@ class Expressions:
         if kind == 16:
             return f"Pair({a}, {b}){self._c.choose(('.less', f'.more({a}).less', '.more(1).b'))}"
         return f"cp.where(bool({self._condition(d)}), {a}, {b})"
+
+    def _division(self, t: str, a: str, b: str) -> str:
+        """A quotient or remainder, or both; the divisor is neither 0 nor -1."""
+        counts = f"max({b}, 1)", f"cp.{t}(i % 3 + 1)"
+        divisor = self._c.choose((f"(({b} | 1) * 3)", "3", "7", *counts))
+        operator = self._c.choose(("//", "%", ""))
+        if operator:
+            return f"({a} {operator} {divisor})"
+        leaf, divisor = self._leaf(t), f"max({self._leaf(t)}, 1)"
+        return f"({leaf} // {divisor} - {leaf} % {divisor})"
 
     def _items(self, t: str) -> tuple[str, str, str]:
         """What a loop at run time runs over: its target, the iterable, and an item of a type."""
