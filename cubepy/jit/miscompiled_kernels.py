@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.jit.kernel import CubeKernel, cube
-from cubepy.lang.builtins import UNIT_POS, i16, i32, u16, u32
+from cubepy.lang.builtins import UNIT_POS, f32, i16, i32, u16, u32
 
 Expected = Callable[[Any, Any], Any]
 
@@ -99,6 +99,16 @@ def ended_by_wrapping(x: Any, y: Any, out: Any):
     out[i] = found
 
 
+@cube
+def chosen_zero(x: Any, y: Any, out: Any):
+    """ptxas of CUDA 13.0 and 13.5 chooses of -1 and -0, in f32, as if they were integers."""
+    i = UNIT_POS
+    found = -(f32(1) if x[i] > y[i] else f32(0))
+    if y[i] & 1 == 1:
+        found = -1.0 if x[i] > 5 else -0.0
+    out[i] = i32(1 / (found + found) < 0)
+
+
 def _negated(x: Any) -> Any:
     return (0 - x.astype(np.int64)).astype(np.int32)
 
@@ -144,6 +154,10 @@ def _guarded_steps(x: Any, y: Any) -> Any:
     return found.astype(np.int32)
 
 
+def _chosen_zero(x: Any, y: Any) -> Any:
+    return np.ones_like(x)  # all numbers and zeros are negative
+
+
 CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "three-way minimum": (three_way_minimum, _three_way_minimum),
     "three-way maximum of 16 bits": (three_way_maximum_of_shorts, _three_way_maximum),
@@ -153,6 +167,7 @@ CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "negation of unsigned 16 bits": (signed_negation, _negated_short),
     "remainder of an absolute value": (remainder_of_absolute, _remainder),
     "guard in a loop": (guarded_steps, _guarded_steps),
+    "sign of a zero": (chosen_zero, _chosen_zero),
     "loop that a wrapped sum ends": (ended_by_wrapping, _ended_by_wrapping),
     "negation cut to 16 bits": (narrowed_negation, lambda x, y: 2 * _negated_short(x, y)),
 }

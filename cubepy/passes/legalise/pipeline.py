@@ -91,7 +91,7 @@ def steps(target: Capabilities) -> list[Pass]:
         (not target.bools_in_memory, (_step("store_bools_as_bytes"),)),
         # after folding, which makes sums of sums
         (not target.wraps_signed, (*simplify, _step("wrap_signed"), *simplify)),
-        (target.of_nvidia, (_step("hide_negations"), _step("hide_guards"))),
+        (target.of_nvidia, (_step("hide_negations"), _step("hide_guards"), _step("hide_zeros"))),
     ]
     return [step for is_needed, group in listed if is_needed for step in group]
 

@@ -212,6 +212,13 @@ def _shift(one: Instruction, given: list[int]) -> int:
     return bits_of(number >> min(by, size), one.type)
 
 
+def _selected(one: Instruction, given: Any) -> Any:
+    """Without the sign of a zero beside -1 in f32: ptxas makes integers of them."""
+    if one.type == "f32" and sorted(one.operands[1:3]) == ["0f80000000", "0fBF800000"]:
+        return bits_of(-1.0, one.type) if given[2] == (one.operands[1] == "0fBF800000") else 0
+    return given[0] if given[2] else given[1]
+
+
 def _setp(one: Instruction, given: list[int]) -> int:
     a, b = (meaning(v, one.type) for v in given[:2])
     word = one.parts[0]
@@ -291,7 +298,7 @@ _SPECIAL: dict[str, Callable[[Instruction, list[int]], int]] = {
     "shl": _shift,
     "shr": _shift,
     "setp": _setp,
-    "selp": lambda one, given: given[0] if given[2] else given[1],
+    "selp": _selected,
     "cvt": _converted,
     "popc": lambda one, given: (given[0] & ((1 << BITS[one.type]) - 1)).bit_count(),
     "clz": lambda one, given: BITS[one.type] - (given[0] % (1 << BITS[one.type])).bit_length(),

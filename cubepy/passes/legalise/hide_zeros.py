@@ -1,0 +1,146 @@
+"""Zeros with a sign that a condition chooses, for a compiler that loses it.
+
+ptxas (CUDA 13.0 and 13.5) takes a choice between -1 and -0, in f32, for the conversion of the
+integers -1 and 0: the zero comes out positive. NVVM makes such a choice of `-(1.0 if c else 0.0)`
+as well, and wherever further constants make -1 and -0 of those that are chosen. So the bits of
+numbers are chosen instead, and `HIDDEN`, where one of them is -0, or where one is 0 and the sign of
+the choice may be changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from cubepy.ir import ops
+from cubepy.ir.core import Attr, Kernel, Op, Region, Value
+from cubepy.ir.types import DType, Line, element_of, f32, f64, i32, i64, with_element
+from cubepy.passes.legalise.rows import HIDDEN
+from cubepy.passes.origins import Origins
+from cubepy.passes.rewrite import Rewriter
+
+_BITS = {f32: i32, f64: i64}
+_CHOICES = (ops.SELECT, ops.IF)
+_MOVES = (ops.CAST, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE, *_CHOICES)
+"""Operations that hand on the number of an operand."""
+_SIGNS = (ops.NEG, ops.SUB, ops.MUL, ops.DIV, ops.FMA, ops.COPYSIGN)
+"""Operations that may give a zero another sign."""
+
+
+def hide_zeros(kernel: Kernel) -> Kernel:
+    """The kernel in which no choice shows that it may be a zero whose sign matters."""
+    if not any(op.row in _CHOICES and any(map(_is_real, op.results)) for op in kernel.body.walk()):
+        return kernel
+    found = _Zeros(kernel).hidden()
+    return _Hide(found).run(kernel) if found else kernel
+
+
+def _is_real(value: Value) -> bool:
+    return isinstance(value.type, DType | Line) and element_of(value.type) in _BITS
+
+
+class _Zeros:
+    """Finds choices between constants, and where they go."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._origins = Origins(kernel)
+
+    def hidden(self) -> set[Value]:
+        """The results of choices that are to be hidden."""
+        choices = {v: zeros for op in self._kernel.body.walk() for v, zeros in self._choices(op)}
+        found = {v for v, zeros in choices.items() if any(math.copysign(1, z) < 0 for z in zeros)}
+        if len(found) < len(choices):
+            found |= choices.keys() & self._signed()
+        return found
+
+    def _choices(self, op: Op) -> Iterator[tuple[Value, list[float]]]:
+        """Results that are a zero or another constant, with their zeros."""
+        if op.row not in _CHOICES:
+            return
+        for result in filter(_is_real, op.results):
+            numbers = [
+                n for n in map(self._number, self._alternatives(op, result)) if n is not None
+            ]
+            zeros = [n for n in numbers if n == 0]
+            if zeros and len(numbers) > 1 and len(set(map(repr, numbers))) > 1:
+                yield result, zeros
+
+    def _alternatives(self, op: Op, result: Value) -> tuple[Value, ...]:
+        return op.operands[1:] if op.row is ops.SELECT else tuple(self._origins.of(result))
+
+    def _number(self, value: Value) -> float | None:
+        """The number that a value is in all lanes; None where that is not known."""
+        op = self._origins.owner(value)
+        while op is not None and op.row in (ops.SPLAT, ops.CAST):
+            op = self._origins.owner(op.operands[0])
+        number = op.attrs["value"] if op is not None and op.row is ops.CONST else None
+        return float(number) if isinstance(number, int | float) else None
+
+    def _signed(self) -> set[Value]:
+        """What reaches an operation that may change signs, beside constants alone."""
+        waiting: list[Value] = []
+        for op in self._kernel.body.walk():
+            if op.row in _SIGNS and _is_real(op.result):
+                open_ = [v for v in op.operands if self._number(v) is None]
+                waiting += open_ if len(set(open_)) == 1 else ()
+        found: set[Value] = set()
+        while waiting:
+            value = waiting.pop()
+            op = self._origins.owner(value)
+            if value not in found and op is not None and op.row in (*_MOVES, *_SIGNS):
+                found.add(value)
+                waiting += op.operands[1:] if op.row is ops.SELECT else self._origins.of(value)
+        return found
+
+
+class _Hide(Rewriter):
+    def __init__(self, found: set[Value]) -> None:
+        super().__init__()
+        self._found = found
+
+    def visit(self, op: Op) -> None:
+        if self._found.isdisjoint(op.results):
+            self.out.append(self.renew(op))
+        elif op.row is ops.SELECT:
+            condition, *chosen = self.values(op.operands)
+            bits = [self._bits(v, op) for v in chosen]
+            found = self.emit(ops.SELECT, (condition, *bits), {}, op.span)
+            self._show(found, op.result, op)
+        else:
+            self._branch(op)
+
+    def _branch(self, op: Op) -> None:
+        """A branch that gives bits where its results are hidden."""
+        regions = tuple([self._giving_bits(region, op) for region in op.regions])
+        results = [Value(_bits_of(v), v.name) if v in self._found else v for v in op.results]
+        operands = self.values(op.operands)
+        self.out.append(Op(op.row, operands, op.attrs, tuple(results), regions, op.span))
+        for bits, old in zip(results, op.results, strict=True):
+            if bits is not old:
+                self._show(bits, old, op)
+
+    def _giving_bits(self, region: Region, branch: Op) -> Region:
+        rewritten = self.region(region)
+        *inner, last = rewritten.ops
+        if last.row is not ops.YIELD:
+            return rewritten
+        outer, self.out = self.out, list(inner)
+        pairs = zip(last.operands, branch.results, strict=True)
+        given = [self._bits(v, last) if old in self._found else v for v, old in pairs]
+        self.out.append(Op(last.row, tuple(given), last.attrs, (), (), last.span))
+        built, self.out = self.out, outer
+        return Region(rewritten.args, tuple(built))
+
+    def _bits(self, value: Value, op: Op) -> Value:
+        return self.emit(ops.BITCAST, (value,), {"type": _bits_of(value)}, op.span)
+
+    def _show(self, bits: Value, old: Value, op: Op) -> None:
+        """Append what makes the old value of hidden bits."""
+        hidden = self.emit(HIDDEN, (bits,), {}, op.span)
+        attrs: dict[str, Attr] = {"type": old.type}
+        self.out.append(Op(ops.BITCAST, (hidden,), attrs, (old,), (), op.span))
+
+
+def _bits_of(value: Value) -> DType | Line:
+    return with_element(value.type, _BITS[element_of(value.type)])
