@@ -1,13 +1,14 @@
 """Jobs that each compile something: while one is in LLVM or NVRTC, a thread does the others.
 
-Python runs in one thread at a time, and those libraries let go of it.
+Python runs in one thread at a time, and those libraries let go of it. A job that must not be left
+in the middle is done by a thread of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import Generic, TypeVar
 
 from cubepy.scoped import Scoped
@@ -27,6 +28,21 @@ def note_compilation() -> None:
     begin = _waiting.get()
     if begin is not None:
         begin()
+
+
+def uninterrupted(job: Callable[[], T]) -> T:
+    """The result of a job that no handler of a signal leaves in the middle: what Ctrl-C raises
+    between two calls of a library could free what it has made in the wrong order.
+
+    Handlers run in the main thread alone. There the job is done by another one, which ends it also
+    where what a handler raises ends the wait for it.
+    """
+    if current_thread() is not main_thread():
+        return job()
+    rest = _Rest([job])
+    rest.begin()
+    rest.wait()
+    return rest.results()[0]
 
 
 def all_done(jobs: Sequence[Callable[[], T]]) -> list[T]:

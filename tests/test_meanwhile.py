@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.meanwhile import all_done, note_compilation
+from cubepy.meanwhile import all_done, note_compilation, uninterrupted
 
 word: ContextVar[str] = ContextVar("word", default="none")
 
@@ -133,3 +135,69 @@ def test_the_launches_of_a_prebuilt_function_compile_together(
     wanted = np.einsum("nchwij,fcij->nfhw", windows, w.astype(np.float64))
     np.testing.assert_allclose(found, wanted, atol=1e-4)
     assert sorted(threads) == [False, True]
+
+
+class Left(BaseException):
+    """What a handler raises to leave what the program does."""
+
+
+@pytest.fixture
+def leaving() -> Iterator[None]:
+    """A signal that leaves with `Left`."""
+
+    def leave(*_: object) -> None:
+        raise Left
+
+    before = signal.signal(signal.SIGINT, leave)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_job_that_a_signal_must_not_leave_is_ended_by_its_thread(leaving: None) -> None:
+    done, gone = threading.Event(), threading.Event()
+
+    def job() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert gone.wait(10)
+        done.set()
+
+    with pytest.raises(Left):
+        uninterrupted(job)
+    assert not done.is_set()
+    gone.set()
+    assert done.wait(10)
+
+
+def test_what_it_gives_and_raises() -> None:
+    def fails() -> None:
+        raise ValueError("of the job")
+
+    assert uninterrupted(lambda: threading.current_thread()) is not threading.main_thread()
+    with pytest.raises(ValueError, match="of the job"):
+        uninterrupted(fails)
+
+
+def test_a_signal_in_the_middle_of_a_compilation_leaves_llvm_whole(
+    leaving: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A context of LLVM was closed before its module, and the process crashed later."""
+    from llvmlite import binding
+
+    monkeypatch.setenv("CUBEPY_CACHE", "0")
+    verify = binding.ModuleRef.verify
+
+    def interrupted(module: binding.ModuleRef) -> None:
+        signal.raise_signal(signal.SIGINT)
+        verify(module)
+
+    @cp.cube
+    def kernel(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]):
+        out[cp.UNIT_POS] = x[cp.UNIT_POS] * 3.25
+
+    x, out = np.ones(4, np.float32), np.zeros(4, np.float32)
+    with monkeypatch.context() as patched:
+        patched.setattr(binding.ModuleRef, "verify", interrupted)
+        with pytest.raises(Left):
+            kernel[1, 4](x, out)
+    kernel[1, 4](x, out)
+    np.testing.assert_array_equal(out, 3.25)

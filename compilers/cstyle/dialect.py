@@ -77,7 +77,7 @@ class Dialect:
     `calls`: operations that are a call of a helper with their operands as they are (`{t}`: the
     scalar type of the first).
 
-    `end_of_loop`: what stands at the end of loops with barriers.
+    `end_of_body`: what stands at the end of loops and branches with barriers.
 
     `tensor_map` declares such a parameter; `cluster` the cubes that run together. `head_of_planes`
     fixes the size of planes in the head. `simds`: parts of a multiprocessor, where the head bounds
@@ -145,7 +145,7 @@ class Dialect:
     stream_load: Spelling | None = None
     stream_store: Spelling | None = None
     unroll: str = "#pragma unroll"
-    end_of_loop: str = ""
+    end_of_body: str = ""
     print_words: Mapping[str, str]
     print_float: Spelling = _AS_IT_IS
     print_most: int = 0

@@ -259,6 +259,8 @@ class Emitter:
         self._merges.append(targets)
         for op in region.ops:
             self._op(op, region)
+        if region.terminator.row is ops.YIELD:
+            self._end_of_body(region)
         self._merges.pop()
 
     def _condition(self, value: Value) -> tuple[Expr, Expr]:
@@ -409,13 +411,16 @@ class Emitter:
         for inner in body.ops[:-1]:
             self._op(inner, body)
         self._end(body.terminator, body)
-        if self.dialect.end_of_loop and any(inner.row is ops.SYNC_CUBE for inner in body.ops):
-            self.use_helpers(self.dialect.end_of_loop)
-            self.w.line(f"{self.dialect.end_of_loop};")
+        self._end_of_body(body)
         self._merges = merges
         self._loops.pop()
         self.w.close()
         self._merged(op.results, names)
+
+    def _end_of_body(self, body: Region) -> None:
+        if self.dialect.end_of_body and any(inner.row is ops.SYNC_CUBE for inner in body.ops):
+            self.use_helpers(self.dialect.end_of_body)
+            self.w.line(f"{self.dialect.end_of_body};")
 
     def _end(self, op: Op, region: Region) -> None:
         """The last operation of a body; a `continue` there needs no text."""

@@ -60,6 +60,7 @@ class Emitter(UnitLoops):
         self.scratch = scratch
         self.fast = _FAST if fast_math else ""
         self._constants: dict[Value, int | float] = {}
+        self.parameters = {p.value for p in kernel.params}
         self._loops: list[Loop] = []
         self._reports_faults = any(op.row is ops.FAULT for op in kernel.body.walk())
         self.orders_storage = any(op.row is ops.SYNC_STORAGE for op in kernel.body.walk())

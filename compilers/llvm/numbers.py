@@ -137,6 +137,10 @@ def _divide(e: Emitter, op: Op) -> str:
         return e.w.value(f"{word} {spell.type_name(t)} {a}, {b}")
     if divisor is not None and divisor > 0:
         return _divide_by_constant(e, op.row, t, a, int(divisor), nonnegative)
+    if divisor is None and op.operands[1] not in e.parameters:
+        # where it runs before what guards it, index arithmetic may have overflown, and LLVM takes
+        # such a number for anything, also behind a test for 0
+        b = e.w.once(f"freeze {spell.type_name(t)} {b}")
     return _divide_guarded(e, op.row, t, a, b, nonnegative)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from cubepy.compilers.llvm.loops import are_final
 from cubepy.errors import fail
 from cubepy.forks import at_fork
-from cubepy.meanwhile import note_compilation
+from cubepy.meanwhile import note_compilation, uninterrupted
 from cubepy.targets import Target
 
 _lock = RLock()
@@ -175,18 +175,30 @@ def _parsed(text: str, context: Any) -> Any:
 
 def to_llvm(text: str, target: Target, level: int) -> str:
     """The optimised module as text."""
-    with _optimised(text, target, level) as module:
-        return str(module)
+
+    def found() -> str:
+        with _optimised(text, target, level) as module:
+            return str(module)
+
+    return uninterrupted(found)
 
 
 def to_object(text: str, target: Target, level: int) -> bytes:
     """Machine code of a module, as a relocatable object."""
     note_compilation()
-    with _optimised(text, target, level) as module:
-        return bytes(machine(target, level).emit_object(module))
+
+    def found() -> bytes:
+        with _optimised(text, target, level) as module:
+            return bytes(machine(target, level).emit_object(module))
+
+    return uninterrupted(found)
 
 
 def to_assembly(text: str, target: Target, level: int) -> str:
     """The same code as assembly text."""
-    with _optimised(text, target, level) as module:
-        return str(machine(target, level).emit_assembly(module))
+
+    def found() -> str:
+        with _optimised(text, target, level) as module:
+            return str(machine(target, level).emit_assembly(module))
+
+    return uninterrupted(found)

@@ -65,16 +65,16 @@ def _functions() -> Spellings:
 
 
 _FENCES = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
-END_OF_LOOP = "end_of_loop"
-_END_OF_LOOP = Helper(
+END_OF_BODY = "end_of_body"
+_END_OF_BODY = Helper(
     f"""#ifdef POCL_DEVICE_ADDRESS_BITS
-#define {END_OF_LOOP}() barrier(CLK_LOCAL_MEM_FENCE)
+#define {END_OF_BODY}() barrier(CLK_LOCAL_MEM_FENCE)
 #else
-#define {END_OF_LOOP}()
+#define {END_OF_BODY}()
 #endif"""
 )
 """PoCL 3 gives all units the condition of one behind the last barrier of a loop, where the loop
-does not change it."""
+does not change it, and lets all of them store behind that of a branch."""
 STORAGE_FENCE = "storage_fence"
 _ORDERS = "defined(__opencl_c_atomic_order_seq_cst) && defined(__opencl_c_atomic_scope_device)"
 _STORAGE_FENCE = Helper(
@@ -287,9 +287,9 @@ BASE = Dialect(
         **{found.name: _disguise(found) for found in nvidia.DISGUISES},
         "note_fault": _NOTE,
         STORAGE_FENCE: _STORAGE_FENCE,
-        END_OF_LOOP: _END_OF_LOOP,
+        END_OF_BODY: _END_OF_BODY,
     },
-    end_of_loop=f"{END_OF_LOOP}()",
+    end_of_body=f"{END_OF_BODY}()",
     vector_load=Spelling("vload{width}(0, {0})"),
     vector_store=Spelling("vstore{width}({1}, 0, {0})"),
     unroll="__attribute__((opencl_unroll_hint))",

@@ -14,12 +14,15 @@ from dataclasses import replace
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
-from cubepy.ir.types import DType
+from cubepy.ir.numbers import limits
+from cubepy.ir.types import INDICES, DType, element_of
 from cubepy.passes.facts import IntegerFacts
 from cubepy.passes.prove import marked
+from cubepy.passes.ranges import exact
 from cubepy.passes.rewrite import Rewriter
 
 _DIVISIONS = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
+_SUMS = (ops.ADD, ops.SUB, ops.MUL, ops.NEG, ops.ABS, ops.SHL)
 _PROVED = ("nonzero", "nonnegative", "everywhere", "inside")
 
 
@@ -37,6 +40,8 @@ class _Hoist(Rewriter):
         super().__init__()
         self._fixed = {p.value for p in kernel.params}
         self._facts = IntegerFacts(kernel)
+        self._wrapping: set[Value] = set()
+        """Indices that may wrap where no branch guards them, and what is made of them."""
         self._sources = {v: op for op in kernel.body.walk() for v in op.results}
         self._first: list[Op] = []
         """What all units share."""
@@ -58,13 +63,28 @@ class _Hoist(Rewriter):
 
     def _proved(self, op: Op) -> Op:
         """The operation with what is known of it wherever it runs."""
+        if self._may_wrap(op):
+            self._wrapping.add(op.result)
         attrs = {k: v for k, v in op.attrs.items() if k not in _PROVED}
         op = Op(op.row, op.operands, attrs, op.results, (), op.span)
         if op.row not in _DIVISIONS:
             return op
-        op = marked(op, self._facts, is_guarded=False)
+        op = marked(op, self._facts, is_guarded=op.operands[1] in self._wrapping)
         attrs = {**op.attrs, "everywhere": True} if op.attrs.get("nonzero") else op.attrs
         return Op(op.row, op.operands, attrs, op.results, (), op.span)
+
+    def _may_wrap(self, op: Op) -> bool:
+        """Whether an index, or one behind it, may be out of its range: facts of it do not hold."""
+        if not self._wrapping.isdisjoint(op.operands):
+            return True
+        if element_of(op.result.type) not in INDICES or op.row not in _SUMS:
+            return False
+        ranges = [self._facts.range(v) for v in op.operands]
+        if len(ranges) != 2 or ranges[0] is None or ranges[1] is None:
+            return True
+        least, largest = limits(element_of(op.result.type))
+        low, high = exact(op.row, ranges[0], ranges[1])
+        return low < least or high > largest
 
     def _is_shared(self, op: Op) -> bool:
         row = op.row

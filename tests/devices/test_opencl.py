@@ -89,6 +89,25 @@ def test_a_loop_with_barriers_keeps_what_it_does_not_change(opencl: str):
     np.testing.assert_array_equal(out, -x)
 
 
+@cp.cube
+def stores_behind(x: cp.Tensor[cp.f32], marks: cp.Tensor[cp.i32], out: cp.Tensor[cp.f32]):
+    turned = cp.shared(64, cp.f32)
+    u, n = cp.UNIT_POS, marks[0]
+    if n > 0:
+        turned[u] = x[u]
+        cp.sync_cube()
+        found = turned[63 - u]
+        if u // 16 < n:
+            cp.store(out, u, cp.Line[cp.f32, 4](found))
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_a_branch_with_a_barrier_keeps_the_conditions_behind_it(opencl: str, n: int):
+    x, out = np.arange(64, dtype=np.float32), np.full(256, -1, np.float32)
+    stores_behind.configure(device=opencl)[1, 64](x, np.array([n], np.int32), out)
+    assert (out != -1).sum() == (16 * n + 3 if n else 0)
+
+
 def test_arrays_of_threads_die_in_order(opencl: str, monkeypatch: pytest.MonkeyPatch):
     """Memory is freed by one thread, and only after the work that was enqueued on it."""
     monkeypatch.setattr(device, "DYING_BYTES", 1 << 16)

@@ -1,9 +1,9 @@
 #pragma OPENCL FP_CONTRACT OFF
 
 #ifdef POCL_DEVICE_ADDRESS_BITS
-#define end_of_loop() barrier(CLK_LOCAL_MEM_FENCE)
+#define end_of_body() barrier(CLK_LOCAL_MEM_FENCE)
 #else
-#define end_of_loop()
+#define end_of_body()
 #endif
 
 __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
@@ -37,7 +37,7 @@ void tree_sum(__global const float* restrict x, int x_shape0, __global float* re
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
         // kernels.py:79: half //= 2
         half_1 >>= 1;
-        end_of_loop();
+        end_of_body();
     }
     // kernels.py:80: if unit == 0
     if (unit == 0) {

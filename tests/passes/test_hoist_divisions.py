@@ -101,3 +101,34 @@ def test_divisions_by_counts_need_no_guard():
     before, loop, _ = str(of_counts.over(x).inspect(1, 1, x, x, stage="llvm")).partition("\nvector")
     assert loop
     assert "udiv i64 %o_shape0.arg" in before
+
+
+@cp.cube
+def by_a_product(x: Any, o: Any):
+    i, n = cp.ABSOLUTE_POS, x.shape[0]
+    if i < o.size and 0 < n < 1000:
+        o[i] = (n + 5) // (n * n)
+
+
+@cp.cube
+def by_a_count(x: Any, o: Any):
+    i, n = cp.ABSOLUTE_POS, max(1, x.shape[0])
+    if i < o.size:
+        if n < 1000:
+            o[i] = (n * n + 5) % (n * n)
+
+
+@cp.cube
+def in_a_condition(x: Any, o: Any):
+    i, n = cp.ABSOLUTE_POS, x.shape[0]
+    if i < o.size:
+        if n < 1000 and i % (n * n) == 3:
+            o[i] = 1
+
+
+@pytest.mark.parametrize("kernel", [by_a_product, by_a_count, in_a_condition])
+@pytest.mark.parametrize("way", [{}, {"vectorise": False}, {"checked": True}], ids=str)
+def test_products_that_wrap_to_zero_where_no_guard_holds(kernel: Any, way: dict[str, Any]):
+    o = np.full(8, 7)
+    kernel.configure(**way).over(o)(np.broadcast_to(np.zeros(1), (2**32,)), o)
+    assert (o == 7).all()
