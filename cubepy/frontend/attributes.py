@@ -45,7 +45,7 @@ from cubepy.ir.types import Buffer, DType, Line, element_of
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
 from cubepy.lang.containers import may_change_inside
-from cubepy.lang.function import Attributes, unwrap
+from cubepy.lang.function import ABSENT, Attributes, unwrap
 from cubepy.lang.objects import is_fixed_class
 
 _TENSOR_ATTRIBUTES = (
@@ -100,9 +100,15 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
     if isinstance(found, Position):
         return position(frame.tracer, found)
     holds = may_change_inside(found) or (is_numpy(found) and not is_numpy(owner))
-    if holds or may_change(owner) or is_users_method(found):
+    if holds or may_change(owner) or is_users_method(found) or _is_computed(owner, name):
         found = note(frame, owner, Attributes(owner), name, found)
     return refuse_array(frame, name, found)
+
+
+def _is_computed(owner: Any, name: str) -> bool:
+    """Whether only a `__getattr__` of the user gives an attribute."""
+    is_users = not is_fixed_class(type_of(owner))
+    return is_users and inspect.getattr_static(owner, name, ABSENT) is ABSENT
 
 
 _PLAIN = frozenset({int, float, bool, str, type(None), DType})

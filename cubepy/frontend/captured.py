@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from functools import partial
-from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
-from typing import Any
+from types import (
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
+from typing import Any, NamedTuple, cast
 
 from cubepy.frontend.positions import position
 from cubepy.frontend.tracer import Frame
@@ -39,6 +47,10 @@ def note(frame: Frame, owner: Any, reader: Any, name: str, value: Any) -> Any:
     return value
 
 
+class _Pair(NamedTuple):
+    first: int
+
+
 def may_change(owner: Any) -> bool:
     """Whether the attributes of a comptime object may be assigned between launches."""
     if isinstance(owner, ModuleType):
@@ -47,11 +59,24 @@ def may_change(owner: Any) -> bool:
         return not is_fixed_function(unwrap(owner))
     if isinstance(owner, SimpleNamespace):
         return True
-    cls = owner if isinstance(owner, type) else type(owner)
+    cls: type[Any] = owner if isinstance(owner, type) else type(owner)
     params = getattr(cls, "__dataclass_params__", None)
-    if cls is not owner and (issubclass(cls, tuple) or (params is not None and params.frozen)):
+    is_fixed_tuple = not cls.__dictoffset__ and tuple in cls.__mro__
+    if cls is not owner and (is_fixed_tuple or (params is not None and params.frozen)):
         return False
     return not is_fixed_class(cls)
+
+
+def holds_itself(owner: Any, name: str) -> bool:
+    """Whether an object has an attribute in itself, and not from its class, which may change."""
+    held = inspect.getattr_static(owner, name, ABSENT)
+    if held is inspect.getattr_static(type_of(owner), name, ABSENT):
+        return isinstance(held, _SLOTS)
+    return True
+
+
+_SLOTS = (MemberDescriptorType, cast("type[Any]", type(vars(_Pair)["first"])))
+"""What classes have for what their objects hold: of slots, and of fields of a `NamedTuple`."""
 
 
 def is_users_method(found: Any) -> bool:

@@ -29,6 +29,7 @@ from typing import Any, cast
 
 from cubepy.errors import Error
 from cubepy.frontend.captured import (
+    holds_itself,
     is_users_method,
     may_change,
     note_code,
@@ -110,9 +111,31 @@ def _place(error: Exception) -> str:
     calls = frames[1:]  # without `comptime_result`
     if len(calls) < 2 or Path(calls[-1].filename).is_relative_to(_PACKAGE):
         return ""  # an error of the library says enough
-    shown = [f"`{c.name}` ({Path(c.filename).name}:{c.lineno})" for c in reversed(calls)]
+    return _calls([(c.name, c.filename, c.lineno or 0) for c in calls])
+
+
+def _calls(frames: list[tuple[str, str, int]]) -> str:
+    shown = [f"`{name}` ({Path(file).name}:{line})" for name, file, line in reversed(frames)]
     more = ["..."] if len(shown) > _LONGEST_CHAIN else []
     return ", in " + ", called by ".join([*shown[:_LONGEST_CHAIN], *more])
+
+
+def place_of_user(error: Exception) -> str:
+    """Where code of the user raised that Python runs for CubePy, as a property or a `__bool__`;
+    empty where it was none."""
+    from traceback import walk_tb
+
+    frames = list(walk_tb(error.__traceback__))
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
+    own = max(
+        (k for k, name in enumerate(modules) if name.partition(".")[0] == "cubepy"), default=0
+    )
+    calls = [
+        (frame.f_code.co_name, frame.f_code.co_filename, line)
+        for (frame, line), module in zip(frames[own:], modules[own:], strict=True)
+        if not is_fixed(module)
+    ]
+    return _calls(calls) if calls else ""
 
 
 def note_reads(frame: Frame, *values: Any) -> None:
@@ -265,7 +288,9 @@ class _Reads:
             return
         self._looked.add(key)
         held = inspect.getattr_static(owner, name, ABSENT)
-        changes = may_change(owner)
+        changes = may_change(owner) or (
+            not is_fixed_class(type_of(owner)) and not holds_itself(owner, name)
+        )
         if isinstance(held, property | cached_property):  # which need not run
             note_method(self._frame, type_of(owner), name)
             is_property = isinstance(held, property)

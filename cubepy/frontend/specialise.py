@@ -35,6 +35,7 @@ from cubepy.frontend.dispatch import Flow, execute_block
 from cubepy.frontend.facts import Facts
 from cubepy.frontend.joins import Learned
 from cubepy.frontend.lanewise import is_lanewise
+from cubepy.frontend.running import place_of_user
 from cubepy.frontend.signature import (
     Arg,
     ComptimeArg,
@@ -128,10 +129,14 @@ class _Specialisation:
             raise self._defect(error) from error
 
     def _defect(self, error: Exception) -> Error:
-        """E119 at the line that was traced when the compiler itself failed; E122 for its depth."""
+        """E119 at the line that was traced when the compiler itself failed; E122 for its depth, and
+        E113 for what the user's code raised in it."""
         if isinstance(error, RecursionError):
             return self._tracer.error("E122")
-        return self._tracer.error("E119", error=f"{type(error).__name__}: {error}"[:200])
+        text, place = f"{type(error).__name__}: {error}"[:200], place_of_user(error)
+        if place:
+            return self._tracer.error("E113", error=text + place, hint=None)
+        return self._tracer.error("E119", error=text)
 
     def kernel(self) -> tuple[Kernel, Facts]:
         tracer, code = self._tracer, self._function.__code__

@@ -15,6 +15,8 @@ class Content:
     dtype: str
     shape: tuple[int, ...]
     data: bytes
+    attributes: tuple[tuple[str, int], ...] = ()
+    """Those of an object of a subclass, by identity."""
 
 
 def is_numpy(value: Any) -> bool:
@@ -29,11 +31,15 @@ def _is_array_class(cls: type[Any]) -> bool:
 
 def content(array: Any) -> Content:
     """What an array holds now."""
-    return Content(array.dtype.str + array.dtype.name, tuple(array.shape), array.tobytes())
+    own = sorted((name, id(value)) for name, value in getattr(array, "__dict__", {}).items())
+    name = array.dtype.str + array.dtype.name
+    return Content(name, tuple(array.shape), array.tobytes(), tuple(own))
 
 
 def frozen(array: Any) -> Any:
     """A copy that nobody can write to."""
     copy = array.copy()
+    if hasattr(array, "__dict__"):
+        vars(copy).update(vars(array))
     copy.setflags(write=False)
     return copy

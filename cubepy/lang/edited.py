@@ -10,7 +10,10 @@ its very code comes from an older text, and not from that of now. Older texts ar
   and what lies in classes, objects and short containers by their side;
 - that of Python's bytecode on disk.
 
-Where none holds the code, the file is trusted. So a new text runs where a file has no bytecode, is
+Texts that lie in no file, which generators of code put into `linecache`, may share a name: there
+code is read from the text that gives it, and refused where another one stands in its place.
+
+Where none holds the code, a file is trusted. So a new text runs where a file has no bytecode, is
 no program, and was edited before any cube function named something of it: a function that only
 calls of prebuilt kernels are given, or one that a kernel gets as an argument.
 """
@@ -144,13 +147,60 @@ def _keep(file: str) -> bool:
         with tokenize.open(file) as opened:
             lines = opened.readlines()
     except (OSError, ValueError, SyntaxError):  # no file, or not of text
-        return False
+        return _keep_unfiled(file)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     linecache.cache[file] = stat.st_size, stat.st_mtime, lines, file
     texts.append((stamp, lines))
     del texts[:-_KEPT]
     return True
+
+
+def _keep_unfiled(name: str) -> bool:
+    """Keep what `linecache` holds under a name that is no file's."""
+    lines = _unfiled(name)
+    texts = _texts.setdefault(name, []) if lines else []
+    if not lines or (texts and texts[-1][1] == lines):
+        return False
+    texts.append(((0, 0, 0), lines))
+    del texts[:-_KEPT]
+    return True
+
+
+def _unfiled(name: str) -> list[str]:
+    """The lines under a name that is no file's: their entries have no time."""
+    entry: Any = linecache.cache.get(name)
+    return entry[2] if entry is not None and len(entry) > 2 and entry[1] is None else []
+
+
+def text_of(code: CodeType, lines: list[str]) -> list[str]:
+    """The lines that code comes from, where others may stand under its name, which is no file's;
+    none where they are not known."""
+    if lines != _unfiled(code.co_filename) or _gives(lines, code):
+        return lines
+    kept = _by_code.get(id(code))
+    olds = [old for _, old in _texts.get(code.co_filename, ())]
+    for old in [kept[1], *olds] if kept is not None else olds:
+        if old != lines and _gives(old, code):
+            return old
+    return lines if _resembles(lines, code) else []
+
+
+def _resembles(lines: list[str], code: CodeType) -> bool:
+    """Whether a text may have the code, which a tool has changed, or a prompt compiled in parts."""
+    found = _compiled("".join(lines), code.co_filename, code.co_flags)
+    same = [c for c in found if _place(c) == _place(code)]
+    return not same or any(_words(c) == _words(code) for c in same)
+
+
+def _place(code: CodeType) -> tuple[str, int]:
+    return code.co_name, code.co_firstlineno
+
+
+def _words(code: CodeType) -> list[Any]:
+    """The names and constants in code."""
+    inner = [_words(c) if isinstance(c, CodeType) else (type(c), repr(c)) for c in code.co_consts]
+    return [code.co_names, code.co_varnames, inner]
 
 
 def _was_read(code: CodeType, lines: list[str]) -> bool:

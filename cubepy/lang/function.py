@@ -18,9 +18,9 @@ from typing import Any, TypeGuard
 
 from cubepy.errors import Error, fail
 from cubepy.forks import at_fork
-from cubepy.lang.edited import edit_behind, remember
+from cubepy.lang.edited import edit_behind, remember, text_of
 from cubepy.lang.private import mangle, may_be_private
-from cubepy.lang.unfiled import find_text, typed_lines
+from cubepy.lang.unfiled import find_text, name_of, typed_lines
 from cubepy.record import dataclass
 from cubepy.span import Span
 
@@ -105,7 +105,11 @@ at_fork(_reading)
 
 def _read_source(code: Any) -> Source:
     linecache.checkcache(code.co_filename)
-    lines = linecache.getlines(code.co_filename) or typed_lines(code)
+    shown = linecache.getlines(code.co_filename) or typed_lines(code)
+    lines = text_of(code, shown)
+    if shown and not lines:
+        raise fail("E105", name=code.co_name)
+    file = code.co_filename if lines == shown else name_of("".join(lines), code.co_filename)
     edit = edit_behind(code, lines) if lines else None
     if edit is not None:
         raise fail("E105", name=code.co_name, hint=edit)
@@ -130,7 +134,7 @@ def _read_source(code: Any) -> Source:
     if any(map(may_be_private, block)):
         mangle(node, code)
     has_walrus = any(":=" in line for line in block)
-    return Source(node, code.co_filename, code.co_name, offset, has_walrus)
+    return Source(node, file, code.co_name, offset, has_walrus)
 
 
 def _parse_block(block: list[str], first: int) -> tuple[ast.Module | None, int]:

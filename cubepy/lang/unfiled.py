@@ -125,6 +125,11 @@ def codes_in(code: CodeType) -> list[CodeType]:
 _names: dict[str, str] = {}
 
 
+def name_of(text: str, name: str) -> str:
+    """A name under which `linecache` knows a text, where another one has its name by now."""
+    return _kept(text, f"{name} {len(_names)}")[0]
+
+
 def _kept(text: str, name: str) -> tuple[str, str]:
     """The text under a name that `linecache` knows; the same text under the same name."""
     name = _names.setdefault(text, name)

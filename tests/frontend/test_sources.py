@@ -329,3 +329,46 @@ def test_a_kernel_of_a_class_is_the_kernel():
     assert out.tolist() == [0.5, 2.5, 4.5, 6.5]
     with pytest.raises(cp.LaunchError, match="E409"):
         Line(1.0, 2.0).draw(x, out)
+
+
+def generated(number: int, name: str, *, is_late: bool = False, head: str = "@cp.cube\n") -> Any:
+    """A function whose text only `linecache` has, under a name that others have, too."""
+    text = f"{head}def kernel(x, out):\n{BODY}".replace("* 2", f"* {number}")
+    entry = len(text), None, text.splitlines(True), name
+    scope: dict[str, Any] = {"__name__": "__main__", "cp": cp}
+    if not is_late:
+        linecache.cache[name] = entry
+    exec(compile(text, name, "exec"), scope)
+    if is_late:
+        linecache.cache[name] = entry
+    return scope["kernel"]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_generated_texts_that_share_a_name(is_late: bool):
+    kernels = {n: generated(n, f"<generated {is_late}>", is_late=is_late) for n in (3, 4, 5)}
+    for n, kernel in kernels.items():
+        out = np.full_like(X, np.nan)
+        kernel[X.size, 1](X, out)
+        np.testing.assert_array_equal(out, n * X)
+
+
+def test_an_error_shows_the_text_of_its_kernel():
+    kernel = generated(3, "<wrong>", head="@cp.cube\n#\n")
+    kernel.function.__globals__.pop("cp")
+    generated(4, "<wrong>", head="@cp.cube\n# other\n")
+    with pytest.raises(cp.CompileError, match=r"E102.*`cp`") as caught:
+        kernel[X.size, 1](X, np.zeros(4))
+    assert "ABSOLUTE_POS" in str(caught.value)
+
+
+def test_a_helper_whose_text_is_lost_is_refused():
+    helper = generated(3, "<helpers>", head="")
+    generated(4, "<helpers>", head="")
+
+    @cp.cube
+    def kernel(x: Any, out: Any):
+        helper(x, out)
+
+    with pytest.raises(cp.CompileError, match="E105"):
+        kernel[X.size, 1](X, np.zeros(4))
