@@ -226,12 +226,11 @@ class _Reads:
     def _function(self, function: FunctionType) -> None:
         if is_fixed_function(function) or is_generated(function):
             return
-        if is_fixed(
-            function.__globals__.get("__name__") or ""
-        ):  # a library's, around one of a user
-            self._add_all(_held_by_cells(function))
+        captures = Captures(function)
+        if is_fixed(function.__globals__.get("__name__") or ""):  # a library's, around a user's
+            self._around(function, captures)
             return
-        code, captures = function.__code__, Captures(function)
+        code = function.__code__
         note_code(self._frame, function, code)
         names = _names_in(code)
         if names & _BY_TEXT:
@@ -252,6 +251,20 @@ class _Reads:
         if matched := _matched_in(code):
             self._matches = True
             self._names |= matched - {""}
+
+    def _around(self, function: FunctionType, captures: Captures) -> None:
+        """What a library's function was made with, as the functions that `singledispatch` knows."""
+        if (id(function), "") in self._looked:
+            return
+        self._looked.add((id(function), ""))
+        for name in function.__code__.co_freevars:
+            with contextlib.suppress(KeyError):  # not assigned yet
+                value = captures.lookup(name)
+                if isinstance(value, FunctionType) and is_fixed_function(value):
+                    self._around(value, Captures(value))
+                elif may_change_inside(value):
+                    self._facts.capture(function, name, captures, value)
+                self._add_all((value,))
 
     def _owner(self, method: BuiltinFunctionType | MethodWrapperType) -> None:
         """A method of a container, whose items it reads."""
@@ -333,13 +346,6 @@ def _inside(value: Any) -> Iterable[Any] | None:
         return (cast("Any", value).__func__,)
     is_cached = type(value).__name__ == "_lru_cache_wrapper"
     return (value.__wrapped__,) if is_cached else None
-
-
-def _held_by_cells(function: FunctionType) -> Iterable[Any]:
-    """What a function was made with; a cell is empty where its name was never assigned."""
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):
-            yield cell.cell_contents
 
 
 def _names_in(code: CodeType) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,3 +152,14 @@ def test_what_the_users_code_raises_is_no_defect_of_the_compiler(name: str):
     _, run = made(find)
     with pytest.raises(cp.CompileError, match=rf"E113.*ValueError: mine, in `{function}` \(test_c"):
         run()
+
+
+def test_functions_that_are_registered_later():
+    @singledispatch
+    def found(value: Any) -> int:
+        return 2
+
+    _, run = made(lambda: found(3))
+    assert run() == 2
+    found.register(int)(lambda value: 5)
+    assert run() == 5
