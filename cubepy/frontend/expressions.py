@@ -370,12 +370,12 @@ def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
     """What an operand that may not run computes; names that it alone assigns are unset then."""
     before = frame.env
     frame.env = dict(before)
-    frame.depth += 1
+    frame.depth, frame.operands = frame.depth + 1, frame.operands + 1
     try:
         with frame.tracer.b.region() as body:
             result = action()
     finally:
-        frame.depth -= 1
+        frame.depth, frame.operands = frame.depth - 1, frame.operands - 1
     new = {n: v for n, v in frame.env.items() if before.get(n, UNSET) is not v}
     frame.hidden |= new
     frame.env = before | dict.fromkeys(new, UNSET)

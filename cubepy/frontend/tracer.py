@@ -101,6 +101,8 @@ class Frame:
         self.assigned: Assigned = assigned_names(source.node, source.has_walrus)
         self.loops: list[LoopContext] = []
         self.depth = 0
+        self.operands = 0
+        """How many operands around what is traced may not run, of `and`, `or` and the like."""
         self.unrolled: Key = ()
         self.calls: Counter[Key] = Counter()
         self._spans: dict[ast.AST, Span] = {}
@@ -190,8 +192,9 @@ def bind(frame: Frame, name: str, value: Any) -> None:
 
 
 def _begins_anew(frame: Frame, name: str, value: Any) -> bool:
-    """Whether a name that a loop left bound gets something of another type, as it may there."""
-    if name not in frame.loose:
+    """Whether a name that a loop left bound gets something of another type, as it may there, but
+    not in an operand that may not run: then the name is what it was."""
+    if name not in frame.loose or frame.operands:
         return False
     frame.loose.discard(name)
     slot = frame.env.get(name)

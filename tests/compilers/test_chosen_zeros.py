@@ -74,9 +74,24 @@ def of_records(x: Any) -> Any:
     return -a * f32(b)
 
 
+def returned(x: Any) -> Any:
+    if x > 3:
+        return f32(-1)
+    return -0.0
+
+
+def of_a_loop(x: Any) -> Any:
+    v = f32(0)
+    for k in range(x % 3 + 1):
+        if x > 3 + k:
+            v = f32(1)
+            break
+    return -v
+
+
 FORMS = (
     *(of_choice, of_branches, of_one_branch, of_negation, of_product, of_quotient),
-    *(of_doubles, of_nested, of_lines, of_steps, of_sum, of_records),
+    *(of_doubles, of_nested, of_lines, of_steps, of_sum, of_records, returned, of_a_loop),
 )
 
 

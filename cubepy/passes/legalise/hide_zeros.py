@@ -20,7 +20,9 @@ from cubepy.passes.origins import Origins
 from cubepy.passes.rewrite import Rewriter
 
 _BITS = {f32: i32, f64: i64}
-_CHOICES = (ops.SELECT, ops.IF)
+_LOOPS = (ops.FOR, ops.LOOP)
+_JUMPS = (ops.BREAK, ops.CONTINUE)
+_CHOICES = (ops.SELECT, ops.IF, *_LOOPS)
 _MOVES = (ops.CAST, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE, *_CHOICES)
 """Operations that hand on the number of an operand."""
 _SIGNS = (ops.NEG, ops.SUB, ops.MUL, ops.DIV, ops.FMA, ops.COPYSIGN)
@@ -98,9 +100,16 @@ class _Hide(Rewriter):
     def __init__(self, found: set[Value]) -> None:
         super().__init__()
         self._found = found
+        self._carried: list[tuple[Value, ...]] = []
+        """For each open loop its results, to which jumps give what it carries."""
 
     def visit(self, op: Op) -> None:
-        if self._found.isdisjoint(op.results):
+        if op.row in _LOOPS:
+            self._loop(op)
+        elif op.row in _JUMPS:
+            operands = self._given(self.values(op.operands), self._carried[-1], op)
+            self.out.append(Op(op.row, operands, op.attrs, (), (), op.span))
+        elif self._found.isdisjoint(op.results):
             self.out.append(self.renew(op))
         elif op.row is ops.SELECT:
             condition, *chosen = self.values(op.operands)
@@ -108,13 +117,12 @@ class _Hide(Rewriter):
             found = self.emit(ops.SELECT, (condition, *bits), {}, op.span)
             self._show(found, op.result, op)
         else:
-            self._branch(op)
+            regions = tuple([self._giving_bits(region, op) for region in op.regions])
+            self._build(op, self.values(op.operands), regions)
 
-    def _branch(self, op: Op) -> None:
-        """A branch that gives bits where its results are hidden."""
-        regions = tuple([self._giving_bits(region, op) for region in op.regions])
+    def _build(self, op: Op, operands: tuple[Value, ...], regions: tuple[Region, ...]) -> None:
+        """Append a branch or loop that gives bits where its results are hidden."""
         results = [Value(_bits_of(v), v.name) if v in self._found else v for v in op.results]
-        operands = self.values(op.operands)
         self.out.append(Op(op.row, operands, op.attrs, tuple(results), regions, op.span))
         for bits, old in zip(results, op.results, strict=True):
             if bits is not old:
@@ -126,11 +134,33 @@ class _Hide(Rewriter):
         if last.row is not ops.YIELD:
             return rewritten
         outer, self.out = self.out, list(inner)
-        pairs = zip(last.operands, branch.results, strict=True)
-        given = [self._bits(v, last) if old in self._found else v for v, old in pairs]
-        self.out.append(Op(last.row, tuple(given), last.attrs, (), (), last.span))
+        given = self._given(last.operands, branch.results, last)
+        self.out.append(Op(last.row, given, last.attrs, (), (), last.span))
         built, self.out = self.out, outer
         return Region(rewritten.args, tuple(built))
+
+    def _loop(self, op: Op) -> None:
+        """A loop, which carries bits where its results are hidden."""
+        (body,), count = op.regions, len(op.results)
+        first = len(op.operands) - count
+        operands = self.values(op.operands)
+        operands = operands[:first] + self._given(operands[first:], op.results, op)
+        args = list(body.args)
+        shown: list[Op] = []
+        for k, result in enumerate(op.results, len(args) - count):
+            if result in self._found:
+                old, args[k] = args[k], Value(_bits_of(args[k]), args[k].name)
+                attrs: dict[str, Attr] = {"type": old.type}
+                shown.append(Op(ops.BITCAST, (args[k],), attrs, (old,), (), op.span))
+        self._carried.append(op.results)
+        inner = self.region(body)
+        self._carried.pop()
+        self._build(op, operands, (Region(tuple(args), (*shown, *inner.ops)),))
+
+    def _given(self, values: tuple[Value, ...], to: tuple[Value, ...], op: Op) -> tuple[Value, ...]:
+        """The values that are given to results: their bits, where those are hidden."""
+        pairs = zip(values, to, strict=True)
+        return tuple([self._bits(v, op) if result in self._found else v for v, result in pairs])
 
     def _bits(self, value: Value, op: Op) -> Value:
         return self.emit(ops.BITCAST, (value,), {"type": _bits_of(value)}, op.span)

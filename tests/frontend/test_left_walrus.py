@@ -1,0 +1,90 @@
+"""Names that a loop alone binds, and that operands which may not run assign behind it."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+
+UNITS = 6
+LOOPS = {
+    "endless": """\
+    n = 0
+    while True:
+        n += 1
+        {first}
+        if n > 2:
+            break
+""",
+    "counted": """\
+    for n in range(3):
+        {first}
+        if x[i] == n:
+            break
+""",
+    "two exits": """\
+    n = 0
+    while True:
+        n += 1
+        if x[i] == 2:
+            {first}
+            break
+        if n > 1:
+            {second}
+            break
+""",
+}
+USES = {
+    "and": """\
+    if x[i] == 3 and (v := x[i] * 7) < 30:
+        out[i] = v
+    elif v <= 2:
+        out[i] = v + 1
+    else:
+        out[i] = v + 2
+""",
+    "chain": """\
+    out[i] = 7 if x[i] == 3 >= (v := x[i] * 2) else 8
+    out[i] += v
+""",
+    "choice": """\
+    w = v if x[i] > 1 else (v := 3.0)
+    out[i] = v + w
+""",
+    "or in a loop": """\
+    for m in range(2):
+        if x[i] < 2 or (v := v * 3) > 10:
+            v -= 1
+    out[i] = v
+""",
+    "branch": """\
+    if x[i] == 3:
+        v = x[i] * 9
+    out[i] = v
+""",
+}
+FIRST, SECOND = ("v = x[i] * n", "v = 2.0", "v = x[i]"), ("v = 4.0", "v = x[i] - 1")
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_operands_assign_what_a_loop_left(loop: str, use: str):
+    x = np.arange(UNITS, dtype=np.float32)
+    for first, second in itertools.product(FIRST, SECOND):
+        body = LOOPS[loop].format(first=first, second=second) + USES[use]
+        found, expected = np.zeros((2, UNITS), np.float32)
+        scope: dict[str, Any] = {"cp": cp}
+        text, name = f"def kernel(x, out):\n    i = cp.UNIT_POS\n{body}", f"<left {hash(body)}>"
+        linecache.cache[name] = len(text), None, text.splitlines(True), name
+        exec(compile(text, name, "exec"), scope)
+        cp.cube(scope["kernel"])[1, UNITS](x, found)
+        python = f"def run(i, x, out):\n{body}"
+        exec(python, scope)
+        for i in range(UNITS):
+            scope["run"](i, x, expected)
+        np.testing.assert_array_equal(found, expected, err_msg=body)
