@@ -89,7 +89,40 @@ def of_a_loop(x: Any) -> Any:
     return -v
 
 
+def less_one(x: Any) -> Any:
+    t = -f32(x)
+    if t < -2:
+        t = t - 1
+    return t
+
+
+def more_minus_one(x: Any) -> Any:
+    t = -f32(x)
+    return -1 + t if t < -2 else t
+
+
+def less_one_in_steps(x: Any) -> Any:
+    t = -f32(x)
+    for k in range(3):
+        if t < -2 - k:
+            t -= 1
+    return t
+
+
+def less_one_or_returned(x: Any) -> Any:
+    t = -f32(x)
+    if t < -2:
+        return t - 1.0
+    return t
+
+
+def lines_less_one(x: Any) -> Any:
+    t = -cp.Line[cp.f32, 2](x)
+    return cp.where(t < -2, t - 1, t)[1]
+
+
 FORMS = (
+    *(less_one, more_minus_one, less_one_in_steps, less_one_or_returned, lines_less_one),
     *(of_choice, of_branches, of_one_branch, of_negation, of_product, of_quotient),
     *(of_doubles, of_nested, of_lines, of_steps, of_sum, of_records, returned, of_a_loop),
 )
@@ -121,6 +154,22 @@ def test_signs_of_chosen_zeros(form: Callable[[Any], Any]):
 def test_the_cpu_agrees(form: Callable[[Any], Any]):
     kernel, x = kernel_of(form), np.arange(UNITS, dtype=np.int32)
     np.testing.assert_array_equal(bits(kernel, x, "cpu"), bits(kernel, x, "interpreter"))
+
+
+def stored_twice(x: Any, out: Any):
+    i = cp.UNIT_POS
+    t = -f32(x[i])
+    if t < -2:
+        out[i] = t - 1
+    else:
+        out[i] = t
+
+
+def test_signs_of_zeros_that_are_stored():
+    launching.require()
+    kernel, x, out = cp.cube(stored_twice), np.arange(UNITS, dtype=np.int32), np.ones(UNITS, "f4")
+    launching.launch(kernel, UNITS, [x, out])
+    np.testing.assert_array_equal(out.view(np.uint32), bits(kernel, x, "interpreter"))
 
 
 def test_other_choices_are_left_alone():

@@ -5,11 +5,15 @@ integers -1 and 0: the zero comes out positive. NVVM makes such a choice of `-(1
 as well, and wherever further constants make -1 and -0 of those that are chosen. So the bits of
 numbers are chosen instead, and `HIDDEN`, where one of them is -0, or where one is 0 and the sign of
 the choice may be changed.
+
+NVVM makes `x + (-1.0 if c else -0.0)` of `x - 1 if c else x`, too, also where both are stored. So
+the 1 is `HIDDEN` where it is taken from what is chosen, or stored where something else is.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 
 from cubepy.ir import ops
@@ -31,10 +35,11 @@ _SIGNS = (ops.NEG, ops.SUB, ops.MUL, ops.DIV, ops.FMA, ops.COPYSIGN)
 
 def hide_zeros(kernel: Kernel) -> Kernel:
     """The kernel in which no choice shows that it may be a zero whose sign matters."""
-    if not any(op.row in _CHOICES and any(map(_is_real, op.results)) for op in kernel.body.walk()):
+    if not any(op.row in _CHOICES for op in kernel.body.walk()):
         return kernel
-    found = _Zeros(kernel).hidden()
-    return _Hide(found).run(kernel) if found else kernel
+    zeros = _Zeros(kernel)
+    found, steps = zeros.hidden(), zeros.steps()
+    return _Hide(found, steps).run(kernel) if found or steps else kernel
 
 
 def _is_real(value: Value) -> bool:
@@ -55,6 +60,29 @@ class _Zeros:
         if len(found) < len(choices):
             found |= choices.keys() & self._signed()
         return found
+
+    def steps(self) -> dict[Op, Value]:
+        """Numbers less 1, in f32, that meet another one in a choice or in memory, each with the
+        number."""
+        walked = list(self._kernel.body.walk())
+        steps = {op: x for op in walked if (x := self._less_one(op)) is not None}
+        if not steps:
+            return steps
+        choices = [(op, result) for op in walked if op.row in _CHOICES for result in op.results]
+        met = {v for op, result in choices for v in self._alternatives(op, result)}
+        stores = [op.operands for op in walked if op.row is ops.STORE]
+        count = Counter(buffer for buffer, *_ in stores)
+        met |= {v for buffer, *rest in stores if count[buffer] > 1 for v in rest}
+        return {op: x for op, x in steps.items() if op.result in met}
+
+    def _less_one(self, op: Op) -> Value | None:
+        """The x of `x - 1`, which NVVM writes as the sum of x and -1."""
+        if op.row not in (ops.SUB, ops.ADD) or element_of(op.result.type) is not f32:
+            return None
+        a, b = op.operands
+        if self._number(b) == (1 if op.row is ops.SUB else -1):
+            return a
+        return b if op.row is ops.ADD and self._number(a) == -1 else None
 
     def _choices(self, op: Op) -> Iterator[tuple[Value, list[float]]]:
         """Results that are a zero or another constant, with their zeros."""
@@ -97,9 +125,9 @@ class _Zeros:
 
 
 class _Hide(Rewriter):
-    def __init__(self, found: set[Value]) -> None:
+    def __init__(self, found: set[Value], steps: dict[Op, Value]) -> None:
         super().__init__()
-        self._found = found
+        self._found, self._steps = found, steps
         self._carried: list[tuple[Value, ...]] = []
         """For each open loop its results, to which jumps give what it carries."""
 
@@ -109,6 +137,8 @@ class _Hide(Rewriter):
         elif op.row in _JUMPS:
             operands = self._given(self.values(op.operands), self._carried[-1], op)
             self.out.append(Op(op.row, operands, op.attrs, (), (), op.span))
+        elif op in self._steps:
+            self._step(op)
         elif self._found.isdisjoint(op.results):
             self.out.append(self.renew(op))
         elif op.row is ops.SELECT:
@@ -119,6 +149,14 @@ class _Hide(Rewriter):
         else:
             regions = tuple([self._giving_bits(region, op) for region in op.regions])
             self._build(op, self.values(op.operands), regions)
+
+    def _step(self, op: Op) -> None:
+        """The difference to a 1 that no compiler sees."""
+        one = self.emit_const(op.result.type, 1, op.span)
+        hidden = self.emit(HIDDEN, (self._bits(one, op),), {}, op.span)
+        shown = self.emit(ops.BITCAST, (hidden,), {"type": op.result.type}, op.span)
+        operands = self.value(self._steps[op]), shown
+        self.out.append(Op(ops.SUB, operands, {}, op.results, (), op.span))
 
     def _build(self, op: Op, operands: tuple[Value, ...], regions: tuple[Region, ...]) -> None:
         """Append a branch or loop that gives bits where its results are hidden."""
