@@ -121,7 +121,16 @@ def lines_less_one(x: Any) -> Any:
     return cp.where(t < -2, t - 1, t)[1]
 
 
+def of_bfloats(x: Any) -> Any:
+    return cp.bf16(cp.where(x > 9, -0.5, -1 if x > 3 else -0.0))
+
+
+def of_negated_bfloats(x: Any) -> Any:
+    return -f32(cp.bf16(1) if x > 3 else cp.bf16(0))
+
+
 FORMS = (
+    *(of_bfloats, of_negated_bfloats),
     *(less_one, more_minus_one, less_one_in_steps, less_one_or_returned, lines_less_one),
     *(of_choice, of_branches, of_one_branch, of_negation, of_product, of_quotient),
     *(of_doubles, of_nested, of_lines, of_steps, of_sum, of_records, returned, of_a_loop),

@@ -18,12 +18,23 @@ from collections.abc import Iterator
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
-from cubepy.ir.types import DType, Line, element_of, f32, f64, i32, i64, with_element
+from cubepy.ir.types import (
+    DType,
+    Line,
+    bf16,
+    element_of,
+    f32,
+    f64,
+    i32,
+    i64,
+    u16,
+    with_element,
+)
 from cubepy.passes.legalise.rows import HIDDEN
 from cubepy.passes.origins import Origins
 from cubepy.passes.rewrite import Rewriter
 
-_BITS = {f32: i32, f64: i64}
+_BITS = {f32: i32, f64: i64, bf16: u16}  # of f16, no compiler looks into the conversion
 _LOOPS = (ops.FOR, ops.LOOP)
 _JUMPS = (ops.BREAK, ops.CONTINUE)
 _CHOICES = (ops.SELECT, ops.IF, *_LOOPS)
