@@ -79,7 +79,9 @@ class _Rest(Generic[T]):
             try:
                 thread.start()
             except RuntimeError:
-                return
+                if thread.ident is None:  # none is to be had; else a handler of a signal raised it
+                    return
+                raise
             self._thread = thread
 
     def _do(self) -> None:

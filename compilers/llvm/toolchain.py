@@ -72,9 +72,13 @@ def _triple(target: Target) -> str:
 @lru_cache(maxsize=32)
 def describe_machine(target: Target) -> tuple[str, str]:
     """Triple and data layout, as modules state them; what is known waits for no compilation."""
-    with _lock:
-        found = machine(target, 3)
-        return str(found.triple), str(found.target_data)
+
+    def found() -> tuple[str, str]:
+        with _lock:
+            made = machine(target, 3)
+            return str(made.triple), str(made.target_data)
+
+    return uninterrupted(found)
 
 
 @lru_cache(maxsize=32)

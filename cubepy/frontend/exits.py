@@ -12,7 +12,6 @@ from typing import Any
 from cubepy.errors import Error
 from cubepy.frontend.assigned import names_assigned_in
 from cubepy.frontend.dispatch import Flow, statement
-from cubepy.frontend.locals import numbers_of
 from cubepy.frontend.tracer import Bound, Frame, LoopContext, store_back
 from cubepy.frontend.values import (
     SLOTS,
@@ -126,10 +125,7 @@ def set_behind(frame: Frame, context: LoopContext) -> None:
                 frame.env[name] = UNSET
     elif context.is_sure or context.is_endless:
         ends = [] if context.is_endless else context.ended
-        kept = _bound_at_all(context.start, [*ends, *context.broken], context.body)
-        for number in (number for slot in kept.values() for number in numbers_of(slot)):
-            number.local.depth = min(number.local.depth, frame.depth)  # branches are no part of it
-        _set(frame, context, kept)
+        _set(frame, context, _bound_at_all(context.start, [*ends, *context.broken], context.body))
 
 
 def set_where_complete(frame: Frame, context: LoopContext) -> None:

@@ -366,16 +366,20 @@ def _decided(frame: Frame, value: Any) -> Value:
     return frame.tracer.truth(value)
 
 
+_APART = 1000
+"""Regions that an operand counts for, so that no local of a loop seems to be declared in it."""
+
+
 def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
     """What an operand that may not run computes; names that it alone assigns are unset then."""
     before = frame.env
     frame.env = dict(before)
-    frame.depth, frame.operands = frame.depth + 1, frame.operands + 1
+    frame.depth, frame.operands = frame.depth + _APART, frame.operands + 1
     try:
         with frame.tracer.b.region() as body:
             result = action()
     finally:
-        frame.depth, frame.operands = frame.depth - 1, frame.operands - 1
+        frame.depth, frame.operands = frame.depth - _APART, frame.operands - 1
     new = {n: v for n, v in frame.env.items() if before.get(n, UNSET) is not v}
     frame.hidden |= new
     frame.env = before | dict.fromkeys(new, UNSET)

@@ -20,6 +20,7 @@ calls of prebuilt kernels are given, or one that a kernel gets as an argument.
 
 from __future__ import annotations
 
+import dis
 import io
 import linecache
 import marshal
@@ -27,6 +28,7 @@ import os
 import tokenize
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -39,6 +41,10 @@ from cubepy.lang.containers import listed
 from cubepy.lang.objects import is_fixed, is_installed
 from cubepy.lang.unfiled import codes_in, compiled
 
+_NAMES = 64
+"""How many names are known that are no files'."""
+_newest: dict[str, None] = {}
+"""Those names, the newest last."""
 _KEPT = 4
 """How many texts of a file are kept, beside those of functions that live."""
 _SHORT = 64
@@ -157,13 +163,19 @@ def _keep(file: str) -> bool:
 
 
 def _keep_unfiled(name: str) -> bool:
-    """Keep what `linecache` holds under a name that is no file's."""
+    """Keep what `linecache` holds under a name that is no file's, for the newest of such names."""
     lines = _unfiled(name)
     texts = _texts.setdefault(name, []) if lines else []
     if not lines or (texts and texts[-1][1] == lines):
         return False
     texts.append(((0, 0, 0), lines))
     del texts[:-_KEPT]
+    _newest.pop(name, None)
+    _newest[name] = None
+    while len(_newest) > _NAMES:
+        oldest = next(iter(_newest))
+        del _newest[oldest]
+        _texts.pop(oldest, None)
     return True
 
 
@@ -176,31 +188,41 @@ def _unfiled(name: str) -> list[str]:
 def text_of(code: CodeType, lines: list[str]) -> list[str]:
     """The lines that code comes from, where others may stand under its name, which is no file's;
     none where they are not known."""
-    if lines != _unfiled(code.co_filename) or _gives(lines, code):
+    if not lines or lines != _unfiled(code.co_filename):
         return lines
-    kept = _by_code.get(id(code))
+    kept = [_by_code[id(code)][1]] if id(code) in _by_code else []
     olds = [old for _, old in _texts.get(code.co_filename, ())]
-    for old in [kept[1], *olds] if kept is not None else olds:
-        if old != lines and _gives(old, code):
-            return old
+    for text in (*kept, lines, *olds):
+        if _gives(text, code):
+            return text
     return lines if _resembles(lines, code) else []
 
 
 def _resembles(lines: list[str], code: CodeType) -> bool:
-    """Whether a text may have the code, which a tool has changed, or a prompt compiled in parts."""
+    """Whether a text may have the code, to which a tool has added something, or from which it took
+    something, or which a prompt compiled in parts."""
     found = _compiled("".join(lines), code.co_filename, code.co_flags)
-    same = [c for c in found if _place(c) == _place(code)]
-    return not same or any(_words(c) == _words(code) for c in same)
+    same = [_words(c) for c in found if _place(c) == _place(code)]
+    words = _words(code)
+    return not same or any(other <= words or words <= other for other in same)
 
 
 def _place(code: CodeType) -> tuple[str, int]:
     return code.co_name, code.co_firstlineno
 
 
-def _words(code: CodeType) -> list[Any]:
-    """The names and constants in code."""
-    inner = [_words(c) if isinstance(c, CodeType) else (type(c), repr(c)) for c in code.co_consts]
-    return [code.co_names, code.co_varnames, inner]
+def _words(code: CodeType) -> Counter[Any]:
+    """The names, constants and operators in code, with those of the code inside it."""
+    words: Counter[Any] = Counter()
+    for one in codes_in(code):
+        words.update((*one.co_names, *one.co_varnames))
+        words.update((type(c), repr(c)) for c in one.co_consts if not isinstance(c, CodeType))
+        found = (i for i in dis.get_instructions(one) if i.opname in _OPERATORS)
+        words.update((i.opname, i.arg) for i in found)
+    return words
+
+
+_OPERATORS = frozenset(("BINARY_OP", "COMPARE_OP", "CONTAINS_OP", "IS_OP"))
 
 
 def _was_read(code: CodeType, lines: list[str]) -> bool:

@@ -129,7 +129,26 @@ def of_negated_bfloats(x: Any) -> Any:
     return -f32(cp.bf16(1) if x > 3 else cp.bf16(0))
 
 
+def of_steps_of_a_loop(x: Any) -> Any:
+    v, k = f32(-0.0), 0
+    while k < 2:
+        k += 1
+        if x > 3 + 2 * k:
+            v = f32(-1)
+    return v
+
+
+def of_negated_steps(x: Any) -> Any:
+    v, k = f32(0), 0
+    while k < 2:
+        k += 1
+        if x > 3 + 2 * k:
+            v = f32(1)
+    return -v
+
+
 FORMS = (
+    *(of_steps_of_a_loop, of_negated_steps),
     *(of_bfloats, of_negated_bfloats),
     *(less_one, more_minus_one, less_one_in_steps, less_one_or_returned, lines_less_one),
     *(of_choice, of_branches, of_one_branch, of_negation, of_product, of_quotient),

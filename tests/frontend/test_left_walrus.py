@@ -39,6 +39,12 @@ LOOPS = {
             break
 """,
 }
+LOOPS["else"] = """\
+    for n in range(2):
+        {first}
+    else:
+        {second}
+"""
 USES = {
     "and": """\
     if x[i] == 3 and (v := x[i] * 7) < 30:
@@ -88,3 +94,40 @@ def test_operands_assign_what_a_loop_left(loop: str, use: str):
         for i in range(UNITS):
             scope["run"](i, x, expected)
         np.testing.assert_array_equal(found, expected, err_msg=body)
+
+
+def bound_in_else(x: Any, out: Any):
+    i = cp.UNIT_POS
+    for n in range(2):
+        w = 1.0
+    else:
+        w = x[i]
+    w = n + 1
+    for n in range(2):
+        w = 0.5 if x[i] > 2 else w
+    out[i] = w
+
+
+def read_in_chains(x: Any, out: Any):
+    i = cp.UNIT_POS
+    for n in range(2):
+        v = x[i]
+    for n in range(3):
+        w = v + (v := 2.0)
+    for n in range(2):
+        u = 1.0 if 2.0 < (v := 2.0) < v else 3.0
+        for m in range(2):
+            if (w < x[i] or v < x[i]) or (v := m) > m + 1:
+                continue
+            out[i] += v * u
+
+
+@pytest.mark.parametrize("function", [bound_in_else, read_in_chains])
+def test_what_stands_behind_keeps_its_type(function: Any):
+    x = np.arange(UNITS, dtype=np.float32)
+    found, expected = np.zeros((2, UNITS), np.float32)
+    cp.cube(function)[1, UNITS](x, found)
+    cp.cube(function).configure(device="interpreter")[1, UNITS](x, expected)
+    wanted = [2, 2, 2, 0.5, 0.5, 0.5] if function is bound_in_else else [6, 0, 0, 0, 0, 0]
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(expected, wanted)

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.lang import edited
 from cubepy.lang.function import _own_lines
 
 X = np.arange(4, dtype=np.float32)
@@ -372,3 +373,56 @@ def test_a_helper_whose_text_is_lost_is_refused():
 
     with pytest.raises(cp.CompileError, match="E105"):
         kernel[X.size, 1](X, np.zeros(4))
+
+
+def linecached(text: str, name: str, found: str) -> Any:
+    linecache.cache[name] = len(text), None, text.splitlines(True), name
+    scope: dict[str, Any] = {"cp": cp, "__name__": "__main__"}
+    exec(compile(text, name, "exec"), scope)
+    return scope[found]
+
+
+def test_texts_that_compile_to_the_same_code():
+    """Annotations of locals leave no trace in it."""
+    head = "@cp.cube\ndef kernel(x, out):\n    i = cp.ABSOLUTE_POS\n"
+    kernels = {
+        dtype: linecached(
+            f"{head}    v: cp.{dtype} = x[i]\n    out[i] = v / 3\n", "<dtypes>", "kernel"
+        )
+        for dtype in ("f32", "f16")
+    }
+    x = np.full(4, 100.7, np.float32)
+    for dtype, kernel in kernels.items():
+        out = np.zeros_like(x)
+        kernel[4, 1](x, out)
+        exact = x.astype({"f32": np.float32, "f16": np.float16}[dtype])
+        np.testing.assert_allclose(out, exact / 3, rtol=1e-3 if dtype == "f16" else 1e-6)
+        assert (dtype == "f16") == (out[0] < 33.565)
+
+
+def test_another_operator_is_another_text():
+    triple = linecached("f = lambda v: v * 3\n", "<operators>", "f")
+    linecached("f = lambda v: v + 3\n", "<operators>", "f")
+
+    @cp.cube
+    def kernel(x: Any, out: Any):
+        out[cp.UNIT_POS] = triple(x[cp.UNIT_POS])
+
+    with pytest.raises(cp.CompileError, match="E105"):
+        kernel[1, X.size](X, np.zeros(4))
+
+
+def test_code_that_a_tool_has_added_to_is_read():
+    text = f"@cp.cube\ndef kernel(x, out):\n{BODY}"
+    tree = ast.parse(text)
+    tree.body[0].body.insert(0, ast.parse("__hook = 1").body[0])  # type: ignore[attr-defined]
+    linecache.cache["<hooks>"] = len(text), None, text.splitlines(True), "<hooks>"
+    scope: dict[str, Any] = {"cp": cp, "__name__": "__main__"}
+    exec(compile(ast.fix_missing_locations(tree), "<hooks>", "exec"), scope)
+    doubles(scope["kernel"])
+
+
+def test_few_texts_without_files_are_kept():
+    for k in range(100):
+        linecached(f"@cp.cube\ndef kernel(x):\n    x[0] = {k}\n", f"<kept {k}>", "kernel")
+    assert sum(name.startswith("<kept") for name in edited._texts) <= 64

@@ -100,12 +100,27 @@ class _Zeros:
         if op.row not in _CHOICES:
             return
         for result in filter(_is_real, op.results):
-            numbers = [
-                n for n in map(self._number, self._alternatives(op, result)) if n is not None
-            ]
+            numbers = self._numbers(result)
             zeros = [n for n in numbers if n == 0]
-            if zeros and len(numbers) > 1 and len(set(map(repr, numbers))) > 1:
+            if zeros and len(set(map(repr, numbers))) > 1:
                 yield result, zeros
+
+    def _numbers(self, result: Value) -> list[float]:
+        """The constants among what a choice gives, also where others choose before it."""
+        found: list[float] = []
+        seen: set[Value] = set()
+        waiting = [result]
+        while waiting:
+            value = waiting.pop()
+            op = self._origins.owner(value)
+            if value in seen or op is None:
+                continue
+            seen.add(value)
+            if op.row in _CHOICES:
+                waiting += self._alternatives(op, value)
+            elif (number := self._number(value)) is not None:
+                found.append(number)
+        return found
 
     def _alternatives(self, op: Op, result: Value) -> tuple[Value, ...]:
         return op.operands[1:] if op.row is ops.SELECT else tuple(self._origins.of(result))
