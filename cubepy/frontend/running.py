@@ -163,6 +163,7 @@ _PLAIN = frozenset(
 )
 """Most of what Python and handlers work on: these lead nowhere."""
 _MATCH = dis.opmap["MATCH_CLASS"]
+_DICT: type[Any] = dict
 _UNASKED = ("_missing_",)
 """What enumerations call, beside special methods."""
 _MAKING = ("__init__", "__new__", "__post_init__")
@@ -262,7 +263,7 @@ class _Reads:
                 value = captures.lookup(name)
                 if isinstance(value, FunctionType) and is_fixed_function(value):
                     self._around(value, Captures(value))
-                elif may_change_inside(value):
+                elif _DICT is type(value):  # other containers are what it works with
                     self._facts.capture(function, name, captures, value)
                 self._add_all((value,))
 

@@ -188,7 +188,7 @@ def _unfiled(name: str) -> list[str]:
 def text_of(code: CodeType, lines: list[str]) -> list[str]:
     """The lines that code comes from, where others may stand under its name, which is no file's;
     none where they are not known."""
-    if not lines or lines != _unfiled(code.co_filename):
+    if lines != _unfiled(code.co_filename):
         return lines
     kept = [_by_code[id(code)][1]] if id(code) in _by_code else []
     olds = [old for _, old in _texts.get(code.co_filename, ())]

@@ -413,10 +413,11 @@ def test_another_operator_is_another_text():
 
 
 def test_code_that_a_tool_has_added_to_is_read():
-    text = f"@cp.cube\ndef kernel(x, out):\n{BODY}"
+    text: str = f"@cp.cube\ndef kernel(x, out):\n{BODY}"
     tree = ast.parse(text)
     tree.body[0].body.insert(0, ast.parse("__hook = 1").body[0])  # type: ignore[attr-defined]
-    linecache.cache["<hooks>"] = len(text), None, text.splitlines(True), "<hooks>"
+    lines: list[str] = [*text.splitlines(True)]
+    linecache.cache["<hooks>"] = len(text), None, lines, "<hooks>"
     scope: dict[str, Any] = {"cp": cp, "__name__": "__main__"}
     exec(compile(ast.fix_missing_locations(tree), "<hooks>", "exec"), scope)
     doubles(scope["kernel"])
@@ -426,3 +427,9 @@ def test_few_texts_without_files_are_kept():
     for k in range(100):
         linecached(f"@cp.cube\ndef kernel(x):\n    x[0] = {k}\n", f"<kept {k}>", "kernel")
     assert sum(name.startswith("<kept") for name in edited._texts) <= 64
+
+
+def test_text_that_linecache_has_dropped():
+    kernel = generated(2, "<dropped>")
+    del linecache.cache["<dropped>"]
+    doubles(kernel)
