@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cubepy as cp
@@ -82,3 +83,23 @@ def test_signs_of_small_floats_are_copied_on_their_bits(target: str, dtype: str)
     listing = signs[1, 4].inspect(array, array, array, target=target)
     code = [line for line in listing.lower().splitlines() if "cp.copysign" not in line]
     assert code and not any(w in line for line in code for w in ("float(", "copysign", "cvt"))
+
+
+@cp.cube
+def by_a_zero_that_is_found_late(x: cp.Tensor[cp.u32], out: cp.Tensor[cp.u32]):
+    i, divisor = cp.UNIT_POS, cp.u32(0)
+    if x[i] < 0:  # no unsigned number is
+        divisor = x[i]
+    out[i] = x[i] // divisor + x[i] % divisor
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "opencl", "metal", "hip:gfx942"])
+def test_divisions_by_a_known_zero_are_zero(target: str):
+    text = str(by_a_zero_that_is_found_late[1, 4].inspect("u32[4]", "u32[4]", target=target))
+    assert "out[i] = 0u;" in text
+
+
+def test_a_known_zero_divides_on_the_cpu():
+    x, out = np.arange(4, dtype=np.uint32), np.ones(4, np.uint32)
+    by_a_zero_that_is_found_late[1, 4](x, out)
+    assert not out.any()

@@ -102,9 +102,11 @@ class _Expand(Rewriter):
         divisor = self._numbers.get(op.operands[1])
         is_unsigned = dtype.kind is Kind.UINT or bool(op.attrs.get("nonnegative"))
         is_safe = divisor is not None or bool(op.attrs.get("nonzero"))
-        if divisor is not None and divisor > 0 and is_power_of_two(int(divisor)):
+        if divisor == 0:
+            self.replaced[op.result] = self.emit_const(op.result.type, 0, op.span)
+        elif divisor is not None and divisor > 0 and is_power_of_two(int(divisor)):
             self._divide_by_constant(op, a, b, int(divisor), is_unsigned)
-        elif is_unsigned and divisor != 0:
+        elif is_unsigned:
             self._divide_unsigned(op, a, b, is_safe)
         elif divisor is not None and divisor > 0:
             self._divide_by_constant(op, a, b, int(divisor), is_unsigned)
