@@ -164,6 +164,7 @@ _PLAIN = frozenset(
 """Most of what Python and handlers work on: these lead nowhere."""
 _MATCH = dis.opmap["MATCH_CLASS"]
 _DICT: type[Any] = dict
+"""Without parameters, which a test of a type cannot tell."""
 _UNASKED = ("_missing_",)
 """What enumerations call, beside special methods."""
 _MAKING = ("__init__", "__new__", "__post_init__")

@@ -211,7 +211,8 @@ class _Prove(FactRewriter):
 
 
 def marked(division: Op, facts: IntegerFacts, *, is_guarded: bool) -> Op:
-    """A division with what is known of its operands; one that stays guarded tells nothing of 0."""
+    """A division, marked with what is known of its operands. Where it `is_guarded`, the compiler
+    tests the divisor for 0 whatever is known of it."""
     a, b = (facts.range(v) for v in division.operands)
     if a is None or b is None or whole(division.result.type) is None:
         return division

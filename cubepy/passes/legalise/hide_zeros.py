@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from cubepy.ir import ops
 from cubepy.ir.core import Attr, Kernel, Op, Region, Value
+from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
     DType,
     Line,
@@ -107,20 +108,22 @@ class _Zeros:
 
     def _numbers(self, result: Value) -> list[float]:
         """The constants among what a choice gives, also where others choose before it."""
-        found: list[float] = []
+        numbers = map(self._number, self._reached([result], _CHOICES))
+        return [number for number in numbers if number is not None]
+
+    def _reached(self, values: list[Value], rows: tuple[OpDef, ...]) -> Iterator[Value]:
+        """Values, and all that they may be made of by operations of some rows."""
         seen: set[Value] = set()
-        waiting = [result]
+        waiting = list(values)
         while waiting:
             value = waiting.pop()
-            op = self._origins.owner(value)
-            if value in seen or op is None:
+            if value in seen:
                 continue
             seen.add(value)
-            if op.row in _CHOICES:
+            yield value
+            op = self._origins.owner(value)
+            if op is not None and op.row in rows:
                 waiting += self._alternatives(op, value)
-            elif (number := self._number(value)) is not None:
-                found.append(number)
-        return found
 
     def _alternatives(self, op: Op, result: Value) -> tuple[Value, ...]:
         return op.operands[1:] if op.row is ops.SELECT else tuple(self._origins.of(result))
@@ -140,14 +143,7 @@ class _Zeros:
             if op.row in _SIGNS and _is_real(op.result):
                 open_ = [v for v in op.operands if self._number(v) is None]
                 waiting += open_ if len(set(open_)) == 1 else ()
-        found: set[Value] = set()
-        while waiting:
-            value = waiting.pop()
-            op = self._origins.owner(value)
-            if value not in found and op is not None and op.row in (*_MOVES, *_SIGNS):
-                found.add(value)
-                waiting += op.operands[1:] if op.row is ops.SELECT else self._origins.of(value)
-        return found
+        return set(self._reached(waiting, (*_MOVES, *_SIGNS)))
 
 
 class _Hide(Rewriter):
