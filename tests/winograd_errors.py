@@ -107,7 +107,7 @@ def errors(kind: str, size: int | None, channels: int, seed: int) -> tuple[float
     form, and to its own bound."""
     rng = np.random.default_rng(seed)
     x, w = INPUTS[kind](rng, 1, channels, 14, 14), INPUTS[kind](rng, 16, channels, 3, 3)
-    packed = cp.kernels.prepack(w, precision=None if size is None else PRECISIONS[size])
+    packed = cp.kernels.prepack(w, precision="direct" if size is None else PRECISIONS[size])
     right, plain = exact(x, w), direct_bound(x, w)
     error = abs(cp.kernels.conv2d(x, packed, padding=1) - right)
     own = plain if size is None else bound(x, w, size)

@@ -456,7 +456,7 @@ def test_taps_beside_the_array(number: int, last: bool):
 
 
 def test_a_batch_compiles_nothing_new(monkeypatch: pytest.MonkeyPatch):
-    w = cp.kernels.prepack(numbers(40, 24, 3, 3))
+    w = cp.kernels.prepack(numbers(40, 24, 3, 3), precision="direct")
     cp.kernels.conv2d(numbers(1, 24, 11, 12), w, padding=1)
 
     def refuse(*_: Any, **__: Any) -> None:

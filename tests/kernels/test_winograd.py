@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.compilers.llvm.compiler import LlvmCompiler
 from cubepy.errors import LaunchError
 from cubepy.ir.types import f32
-from cubepy.kernels.convolution import strategies
+from cubepy.kernels.convolution import strategies, winograd
 from cubepy.kernels.convolution.problem import Problem, Window
 from cubepy.runtimes.registry import find_device
 from cubepy.targets import parse_target
-from tests.winograd_errors import INPUTS, PRECISIONS, bound, constant, exact
+from tests.winograd_errors import INPUTS, PRECISIONS, bound, constant, direct_bound, exact
 
 RNG = np.random.default_rng()
 SIZES = pytest.mark.parametrize("size", [2, 4])
@@ -88,15 +89,121 @@ def test_one_image_and_layouts(size: int):
     np.testing.assert_array_equal(np.moveaxis(last, -1, 0), one)
 
 
+LAYOUTS = pytest.mark.parametrize("last", [False, True])
+
+
+def placed(x: np.ndarray, last: bool) -> np.ndarray:
+    return channels_last(x) if last else x
+
+
 @SIZES
-def test_infinity_stays_in_its_squares(size: int):
-    x, w = INPUTS["normal"](RNG, 1, 3, 12, 12), INPUTS["normal"](RNG, 2, 3, 3, 3)
-    x[0, 1, 5, 5] = np.inf
-    finite = np.isfinite(convolved(x, w, size))
-    assert not finite[:, :, 4:7, 4:7].any()
-    near = slice(5 // size * size - size, 5 // size * size + 2 * size)
-    finite[:, :, near, near] = True
-    assert finite.all()
+@LAYOUTS
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_no_infinity_reaches_what_does_not_see_it(value: float, last: bool, size: int):
+    x, w = INPUTS["normal"](RNG, 2, 20, 12, 13), INPUTS["normal"](RNG, 33, 20, 3, 3)
+    x[1, 7, 5, 6] = value
+    found = convolved(placed(x, last), w, size)
+    right = exact(x, w)
+    np.testing.assert_array_equal(np.isfinite(found), np.isfinite(right))
+    np.testing.assert_array_equal(np.isposinf(found), np.isposinf(right))
+    np.testing.assert_array_equal(np.isneginf(found), np.isneginf(right))
+    with np.errstate(invalid="ignore"):
+        near = np.isfinite(right)
+    np.testing.assert_allclose(found[near], right[near], 1e-3, 1e-3)
+
+
+@SIZES
+@LAYOUTS
+@pytest.mark.parametrize("large", [1e4, 1e9, 1e30, 3e38])
+def test_no_large_number_reaches_what_does_not_see_it(large: float, last: bool, size: int):
+    """Errors are in proportion to what a result sees, and the filter's weights."""
+    x, w = INPUTS["normal"](RNG, 1, 20, 14, 15), INPUTS["normal"](RNG, 33, 20, 3, 3) / 40
+    for c, y, i in RNG.integers((0, 0, 0), (20, 14, 15), (4, 3)):
+        x[0, c, y, i] = large
+    found = convolved(placed(x, last), w, size)
+    seen = exact(abs(x), np.ones_like(w[:1]))
+    most = abs(w.astype("f8")).sum((2, 3)).max(1)[:, None, None]
+    factor = {2: 16 * 28, 4: 861 * 34}[size] * 2.0**-24 * 16
+    assert (abs(found - exact(x, w)) <= factor * most * seen).all()
+
+
+@SIZES
+@LAYOUTS
+def test_what_sees_zeros_alone_is_zero(last: bool, size: int):
+    """Of the positive sign, beside large elements too; this needs no sum as it is defined."""
+    x, w = INPUTS["positive"](RNG, 1, 24, 16, 16), INPUTS["normal"](RNG, 40, 24, 3, 3)
+    x[:, :, 5:11, 3:9] = 0
+    found = convolved(placed(x, last), w, size)[:, :, 6:10, 4:8]
+    assert (found == 0).all()
+    assert not np.signbit(found).any()
+
+
+@SIZES
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_weights_that_are_not_finite(value: float, size: int):
+    x, w = INPUTS["normal"](RNG, 1, 9, 8, 8), INPUTS["normal"](RNG, 20, 9, 3, 3)
+    w[3, 4, 1, 1], x[:, :, 2:6, 2:6] = value, 0
+    found, right = convolved(x, w, size), exact(x, w)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(right))
+    near = np.isfinite(right)
+    np.testing.assert_allclose(found[near], right[near], 1e-3, 1e-3)
+    np.testing.assert_array_equal(found[~near], right[~near])
+
+
+@SIZES
+def test_sums_that_would_overflow(size: int):
+    """Elements whose sums in the other basis do, and results that do not."""
+    x, w = INPUTS["striped"](RNG, 1, 4, 9, 9), INPUTS["positive"](RNG, 17, 4, 3, 3)
+    found = convolved(x * np.float32(1.2e38), w * np.float32(1e-3), size)
+    right = exact(x * np.float32(1.2e38), w * np.float32(1e-3))
+    np.testing.assert_allclose(found, right, 0, 1e-3 * abs(right).max())
+
+
+@SIZES
+@LAYOUTS
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_squares_in_doubt_are_summed_as_defined(
+    dtype: str, last: bool, size: int, monkeypatch: pytest.MonkeyPatch
+):
+    """All of them, as if each were in doubt, so that they keep the bound of the direct form."""
+    monkeypatch.setattr(winograd, "SPREAD", 0)
+    shapes = (2, 70, 9, 11), (37, 70, 3, 3)
+    x, w = (INPUTS["mixed"](RNG, *s).astype(dtype) for s in shapes)
+    unit = 1 if dtype == "f4" else 2.0**-29
+    for pads in (((1, 1), (1, 1)), ((0, 1), (3, 0)), ((0, 0), (0, 0))):
+        found = convolved(placed(x, last), w, size, padding=pads)
+        wide = np.pad(x, ((0, 0), (0, 0), *pads))
+        right, most = (f(wide, w)[:, :, 1:-1, 1:-1] for f in (exact, direct_bound))
+        assert (abs(found - right) <= most * unit + abs(right) * 2.0**-50).all()
+
+
+@pytest.mark.parametrize("precision", [None, "winograd2x2", "winograd4x4"])
+@pytest.mark.parametrize("options", [{"stride": 2}, {"dilation": 2}, {"stride": (1, 3)}])
+def test_other_windows_are_direct(options: dict[str, Any], precision: str | None):
+    x, w = INPUTS["normal"](RNG, 1, 20, 9, 11), INPUTS["normal"](RNG, 37, 20, 3, 3)
+    one, two = (
+        cp.kernels.conv2d(x, cp.kernels.prepack(w, precision=p), padding=1, **options)
+        for p in (precision, "direct")
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_it_is_chosen_where_it_is_faster():
+    target = parse_target("cpu:x86-64-v4")
+    window = Window((1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
+
+    def chosen(batch: int, channels: int, filters: int, extent: int) -> bool:
+        shape, extents = (filters, channels, 3, 3), (1, extent, extent)
+        problem = Problem(window, batch, channels, filters, 1, extents, extents, f32, *[False] * 3)
+        direct = strategies.packing(target, filters, channels, 1, 9, f32, f32)
+        packing = strategies.square_packing(shape, 1, direct, None)
+        return packing is not None and strategies.takes_squares(target, problem, packing)
+
+    layers = (64, 56), (128, 28), (256, 14), (512, 7)
+    assert all(chosen(batch, n, n, extent) for n, extent in layers for batch in (1, 16))
+    assert not any(
+        chosen(1, n, m, extent) for n, m, extent in ((3, 64, 99), (8, 8, 28), (64, 64, 3))
+    )
 
 
 @SIZES
@@ -111,6 +218,22 @@ def test_rows_that_are_cut(size: int, monkeypatch: pytest.MonkeyPatch):
         assert (abs(found - exact(x, w)) <= bound(x, w, size)).all()
 
 
+def test_extents_share_a_kernel(monkeypatch: pytest.MonkeyPatch):
+    """Two at most: for many squares and for few of them."""
+    w = cp.kernels.prepack(INPUTS["normal"](RNG, 40, 72, 3, 3), precision="winograd2x2")
+    built, build = list[str](), LlvmCompiler.build
+
+    def counted(*given: Any, **options: Any) -> Any:
+        built.append("")
+        return build(*given, **options)
+
+    monkeypatch.setattr(LlvmCompiler, "build", counted)
+    for shape in ((1, 28, 28), (2, 28, 28), (9, 28, 28), (1, 56, 60), (3, 44, 40), (1, 100, 99)):
+        n, rows, columns = shape
+        cp.kernels.conv2d(INPUTS["normal"](RNG, n, 72, rows, columns), w, padding=1)
+    assert len(built) <= 2
+
+
 def test_where_it_does_not_serve_weights_are_packed_as_ever():
     w = INPUTS["normal"](RNG, 8, 4, 5, 5)
     x = INPUTS["normal"](RNG, 1, 4, 9, 9)
@@ -123,8 +246,6 @@ def test_where_it_does_not_serve_weights_are_packed_as_ever():
     ("call", "words"),
     [
         (lambda w: cp.kernels.prepack(w, precision="winograd3x3"), "'winograd2x2'"),
-        (lambda w: convolved(np.ones((1, 4, 8, 8), "f4"), w, 2, stride=2), "`stride`"),
-        (lambda w: convolved(np.ones((1, 4, 8, 8), "f4"), w, 4, dilation=2), "`dilation`"),
         (lambda w: convolved(np.ones((1, 8, 8, 8), "f4"), w, 4, groups=2), "packed for 1 groups"),
     ],
 )
@@ -143,9 +264,11 @@ def test_all_rows_and_panels_are_divided_among_cubes():
         window = Window((1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
         extents = (1, rows, columns)
         problem = Problem(window, batch, channels, filters, 1, extents, extents, f32, *[False] * 3)
-        basis = strategies.basis(target, size, filters, f32)
-        t = strategies.squares(target, problem, basis)
-        assert 1 <= t.tile <= t.count
+        direct = strategies.packing(target, filters, channels, 1, 9, f32, f32)
+        packing = strategies.square_packing((filters, channels, 3, 3), 1, direct, size)
+        assert packing is not None
+        t, basis = strategies.squares(target, problem, packing), packing.basis
+        assert 1 <= t.tile <= t.down * t.across
         assert t.width >= columns or t.width % t.bands.pixels == 0
-        assert t.count * t.pitch * basis.positions * 4 <= max(target.cache_bytes, 1 << 23)
+        assert t.room * t.pitch * basis.positions * 4 <= max(target.cache_bytes, 1 << 23)
         assert t.bands.band == t.down * size and 1 <= t.panels <= basis.panels(filters)

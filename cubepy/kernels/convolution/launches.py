@@ -11,7 +11,6 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.config import get
 from cubepy.jit.grid import Over
-from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.epilogues import may_read_index
 from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.convolution import lane_strategies, points, strategies
@@ -33,8 +32,9 @@ from cubepy.kernels.convolution.weights import (
     matrix_of,
     pack_panels,
     packing_of,
+    parts_of_panels,
 )
-from cubepy.kernels.convolution.winograd import Basis, convolve_squares
+from cubepy.kernels.convolution.winograd import SquarePacking, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
 from cubepy.kernels.matmul.problem import Product, turned
 from cubepy.kernels.matmul.strategies import is_cpu
@@ -79,8 +79,11 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
 def _launch_on_cpu(planner: Planner, c: Convolution) -> None:
     problem, packing, target = c.problem, c.weights.packing, planner.target
     is_plain = packing is None
-    if isinstance(packing, Basis):
-        _launch_squares(planner, c, packing)
+    if isinstance(packing, SquarePacking):
+        if strategies.takes_squares(target, problem, packing):
+            _launch_squares(planner, c, packing)
+        else:
+            _launch_bands(planner, c)
     elif is_plain and is_product(c):
         launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
     elif is_plain and (division := _lanes(target, c)):
@@ -117,7 +120,7 @@ def launch_product(planner: Planner, c: Convolution) -> None:
 
 def _launch_bands(planner: Planner, c: Convolution) -> None:
     weights, p = c.weights, c.weights.packing
-    assert not isinstance(p, Basis)
+    p = p.direct if isinstance(p, SquarePacking) else p
     problem, panels = c.problem, weights.memory
     if p is None:
         p = packing_of(planner.target, weights, problem.groups)
@@ -170,25 +173,25 @@ def _in_long_rows(target: Target, c: Convolution, p: Packing) -> Convolution:
     return replace(c, problem=problem, x=x, out=out)
 
 
-def _launch_squares(planner: Planner, c: Convolution, basis: Basis) -> None:
+def _launch_squares(planner: Planner, c: Convolution, p: SquarePacking) -> None:
     problem = c.problem
-    window = problem.window
-    if window.stride != (1, 1, 1) or window.dilation != (1, 1, 1):
-        reason = "`weight` was packed for Winograd's form; `stride` or `dilation` is not 1"
-        raise wrong(planner.function, reason, "pack it without `precision`")
-    t = strategies.squares(planner.target, problem, basis)
-    shares = -(-basis.panels(problem.filters) // t.panels)
+    t = strategies.squares(planner.target, problem, p)
+    shares = -(-p.basis.panels(problem.filters) // t.panels)
     bands, stripes = -(-problem.results[1] // t.bands.band), -(-problem.results[2] // t.width)
+    direct, panels = parts_of_panels(c.weights.memory, p, c.weights.shape)
     planner.launch(
         convolve_squares,
         problem.batch * bands * stripes * shares,
         x=source_of(c.x, t.bands),
-        panels=c.weights.memory,
+        direct=direct,
+        panels=panels,
         out=channels_last(c.out) if t.bands.puts_channels_last else c.out,
         biases=c.biases,
         extras=c.extras,
+        down=t.down,
+        across=t.across,
         panels_each=t.panels,
-        window=window,
+        window=problem.window,
         epilogue=c.epilogue,
         t=t.compiled,
     )

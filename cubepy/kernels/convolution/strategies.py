@@ -16,7 +16,7 @@ from cubepy.kernels.convolution.planes import Planes
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
-from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
+from cubepy.kernels.convolution.winograd import TAPS, Basis, SquarePacking, Squares
 from cubepy.kernels.matmul.strategies import (
     even_part,
     has_dots,
@@ -44,6 +44,14 @@ FEW_FILTERS, LONG_ROWS, MOST_STRIDE = 4, 4, 4
 filters of many channels are made so; and the longest stride along rows."""
 START = 5000
 """Cycles that a cube takes to start, roughly."""
+FEW_CHANNELS = 8
+"""Channels of which less never make Winograd's form faster."""
+WORTH = 1.05
+"""How much more work another form must have for Winograd's to be chosen unasked."""
+TILE_START = 2
+"""Squares that a tile has time for while another one starts."""
+CHANGED = 4
+"""Cycles for each position of a line of elements or products that changes its basis."""
 SQUARES = 7
 """Of what number squares of a row are multiples where a row is cut, so that tiles fill them."""
 BROUGHT, RUN = 64, 512
@@ -288,48 +296,79 @@ def _summed(problem: Problem, pixels: int, share: int, p: Packing) -> int:
     return pixels if is_one else share * pixels
 
 
-def takes_squares(shape: tuple[int, ...], groups: int, sums: DType) -> bool:
-    """Whether Winograd's forms serve weights of this shape."""
-    return groups == 1 and shape[2:] == (TAPS, TAPS) and sums.is_float and min(shape) > 0
+def square_packing(
+    shape: tuple[int, ...], groups: int, direct: Packing, size: int | None
+) -> SquarePacking | None:
+    """Panels of Winograd's form of so many results beside direct ones, where it serves weights of
+    this shape; `size`: None leaves it to the device."""
+    is_served = groups == 1 and shape[2:] == (TAPS, TAPS) and direct.dtype.is_float
+    if not is_served or direct.word > 1 or (size is None and shape[1] < FEW_CHANNELS):
+        return None
+    basis = Basis(size or 2, direct.lines, direct.line, direct.dtype)
+    return SquarePacking(direct, basis, size is not None)
 
 
-def basis(target: Target, size: int, filters: int, sums: DType) -> Basis:
-    """Panels of as many lines as tiles of registers have."""
-    line = max(1, target.line_bytes // sums.itemsize)
-    return Basis(size, min(_tile(target)[1], -(-filters // line)), line, sums)
+def takes_squares(target: Target, problem: Problem, weights: SquarePacking) -> bool:
+    """Whether a convolution is made in Winograd's form: where it can be, and is asked for or less
+    work."""
+    window, s, p = problem.window, weights.basis, weights.direct
+    if window.stride != (1, 1, 1) or window.dilation != (1, 1, 1):
+        return False
+    t, b = squares(target, problem, weights), bands(target, problem, p)
+    found = squares_effort(target, problem, s, (t.down, t.across, t.panels))
+    return weights.is_asked or found * WORTH < _effort(target, problem, b, b.band, b.panels)
 
 
-def squares(target: Target, problem: Problem, s: Basis) -> Squares:
+def squares(target: Target, problem: Problem, weights: SquarePacking) -> Squares:
     """The division with the least work for the busiest core, of those whose elements fill at most
-    half of the second cache; rows of squares are cut where one is too long for that."""
+    three quarters of the second cache; rows of squares are cut where one is too long for that."""
+    s = weights.basis
+    rows, columns = _rows_of_squares(problem, s)
+    pitch = -(-problem.channels // s.line) * s.line + s.line
+    room = max(1, 3 * target.cache_bytes // 4 // s.dtype.itemsize // (s.positions * pitch))
+    across = columns if columns <= room else min(columns, max(SQUARES, room // SQUARES * SQUARES))
+    heights = range(1, max(1, min(rows, room // across)) + 1)
+    choices = ((d, across, n) for d in heights for n in parts_of(s.panels(problem.filters)))
+    down, across, panels = min(choices, key=lambda cut: squares_effort(target, problem, s, cut))
+    if target.kind == "interpreter":  # whose memory costs time
+        room = 1
+    room = max(room, down * across)
+    packing = replace(weights.direct, depth=min(BROUGHT, pitch - s.line))
+    bands = divided(problem, packing, 1, down * s.size, problem.results[2], 1)
+    longest = (s.size + TAPS - 1) * (room * s.size + TAPS - 1)
+    bands = replace(bands, held=longest * packing.depth, sums=0)
+    tile = _tile_of_squares(target, s, down * across)
+    return Squares(weights, down, across, panels, pitch, tile, room, bands)
+
+
+def _rows_of_squares(problem: Problem, s: Basis) -> tuple[int, int]:
+    """Rows of squares, and squares of a row."""
     rows, columns = (-(-n // s.size) for n in problem.results[1:])
-    total, line = s.panels(problem.filters), s.line
-    pitch = -(-problem.channels // line) * line + line
-    most = target.cache_bytes // 2 // s.dtype.itemsize // (s.positions * pitch)
-    across = columns if columns <= most else min(columns, max(SQUARES, most // SQUARES * SQUARES))
+    return rows, columns
 
-    def cost(down: int, panels: int) -> int:
-        count = down * across
-        cubes = problem.batch * -(-rows // down) * -(-columns // across) * -(-total // panels)
-        brought = (down * s.size + 2) * (across * s.size + 2) * problem.channels * 4
-        changed = count * problem.channels * s.positions * 3
-        multiplied = count * panels * s.positions * s.step * (problem.channels // 2 + 3)
-        weights = panels * s.positions * s.step * problem.channels * 2
-        each = (brought + changed + multiplied + weights) // line + START
-        return -(-cubes // target.cores) * each
 
-    heights = range(1, max(1, min(rows, most // across)) + 1)
-    choices = ((d, n) for d in heights for n in parts_of(total))
-    down, panels = min(choices, key=lambda choice: cost(*choice))
-    depth = min(BROUGHT, -(-problem.channels // line) * line)
-    packing = Packing(s.lines, line, depth, s.dtype, s.dtype)
-    width = across * s.size
-    pixels = even_part(width, WIDE_TILE[0])
-    held = (down * s.size + TAPS - 1) * (width + TAPS - 1) * depth
-    bands = divided(problem, packing, pixels, down * s.size, problem.results[2], 1)
-    bands = replace(bands, held=held)
-    tile = even_part(down * across, min(prod(_tile(target)) // s.lines, WIDE_TILE[0]))
-    return Squares(s, down, across, panels, pitch, tile, bands)
+def _tile_of_squares(target: Target, s: Basis, count: int) -> int:
+    """Squares in registers, of a few numbers, each of which is another kernel: those with which the
+    last tile repeats few squares of the one before."""
+    most = min(prod(_tile(target)) // s.lines, WIDE_TILE[0])
+    tiles = {n for n in (most, most // 2, 8, 4, 2, 1) if 1 <= n <= min(most, count)}
+    return min(tiles, key=lambda n: (-(-count // n) * (n + TILE_START), -n))
+
+
+def squares_effort(target: Target, problem: Problem, s: Basis, cut: tuple[int, int, int]) -> float:
+    """Cycles of the busiest core, if cubes make so many squares `down` and `across` by so many
+    panels."""
+    (down, across, panels), channels = cut, problem.channels
+    rows, columns = _rows_of_squares(problem, s)
+    shares = -(-s.panels(problem.filters) // panels)
+    cubes = problem.batch * -(-rows // down) * -(-columns // across) * shares
+    count, moved = down * across, MOVED if problem.has_channels_last else TURNED
+    tile = _tile_of_squares(target, s, count)
+    brought = moved * (down * s.size + 2) * (across * s.size + 2) * channels
+    changed = CHANGED * count * (-(-channels // s.line) + panels * s.lines)
+    products = panels * s.lines * channels * (-(-count // tile) * tile / 2 + READ)
+    each = START + brought + s.positions * (changed + products)
+    return (-(-cubes // target.cores) + UNEVEN) * each
 
 
 def parts_of(total: int) -> list[int]:

@@ -24,7 +24,7 @@ from cubepy.kernels.convolution.packing import (
     pack_weights,
 )
 from cubepy.kernels.convolution.volumes import channels_last, has_channels_last
-from cubepy.kernels.convolution.winograd import Basis, change_weights
+from cubepy.kernels.convolution.winograd import SquarePacking, change_weights
 from cubepy.kernels.matmul.problem import sums_of
 from cubepy.kernels.matmul.strategies import has_split_units
 from cubepy.kernels.transposition.entry import copy_transposed
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from cubepy.kernels.convolution.unit_runs import UnitRunPacking
 
     Panels = Packing | SplitPacking | RunPacking | UnitRunPacking
-    AnyPacking = Panels | Basis
+    AnyPacking = Panels | SquarePacking
 
 _PLANS = Plans()
-PRECISIONS = {None: 0, "winograd2x2": 2, "winograd4x4": 4}
-"""What `prepack` takes as `precision`, and the extent of squares that it allows."""
+PRECISIONS = {None: None, "direct": None, "winograd2x2": 2, "winograd4x4": 4}
+"""What `prepack` takes as `precision`, and the extent of squares that it asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +102,16 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
     larger weights of f32 as three bf16 each, in 1.5 times the memory, with smaller errors of
     results than multiply-adds make (docs/accuracy.md).
 
-    `precision`: "winograd2x2" or "winograd4x4" allow Winograd's F(2x2, 3x3) or F(4x4, 3x3), which
-    multiply 2.25 or 4 times less. CPUs use them for floats [filters, channels, 3, 3] of one group;
-    such weights then serve strides and dilations of 1 alone. Other weights and devices do without
-    what is allowed. The error of a result no longer scales with the products that it sums, but with
-    what lies nearby: it is at most 16 (channels + 8) 2**-24, or 861 (channels + 14) 2**-24, times
-    the sum over channels of the largest absolute element of its square's window by the absolute sum
-    of the filter's weights. An infinity or NaN may make NaN of all results of the squares that
-    depend on it, and elements beyond a 4th (a 100th) of the largest number may overflow.
+    CPUs have weights [filters, channels, 3, 3] of floats of one group twice, in 2.8 times the
+    memory: for strides and dilations of 1 Winograd's F(2x2, 3x3), which multiplies 2.25 times less,
+    serves where it is faster. `precision`: "direct" forgoes it, "winograd2x2" and "winograd4x4" (4
+    times less) take it wherever they can; other weights and devices do without. The error of a
+    result then scales not with the products that it sums, but with what lies nearby: it is at most
+    16 (channels + 8) 2**-24, or 861 (channels + 14) 2**-24, times the sum over channels of the
+    largest absolute element of its square's window by the absolute sum of the filter's weights.
+    Where a result of a square sees a sixteenth of the square's elements or less (as sums of
+    absolute values), or one is not finite, products are summed as they are defined: no infinity,
+    NaN, or large number reaches a result that does not see it. What sees zeros alone is 0.
     docs/accuracy.md derives this.
     """
     library, seen = library_of("prepack", "weight", weight)
@@ -126,33 +128,62 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
         from cubepy.kernels.convolution.on_gpus import prepack as prepack_on_gpus
 
         return prepack_on_gpus(planner, weight, w)
-    size, sums = PRECISIONS[precision], sums_of(w.dtype)
     p: AnyPacking | None = None
-    if size and strategies.takes_squares(w.shape, groups, sums):
-        p = strategies.basis(planner.target, size, w.shape[0], sums)
-    elif not strategies.stays_matrix(planner.target, w.shape, groups, w.dtype, sums):
-        if lane_strategies.takes_lanes(planner.target, w.shape, groups, sums):
+    if not strategies.stays_matrix(planner.target, w.shape, groups, w.dtype, sums_of(w.dtype)):
+        if lane_strategies.takes_lanes(planner.target, w.shape, groups, sums_of(w.dtype)):
             return weight
         if not strategies.is_blocked(w.shape, groups):
             return weight  # each result is made for itself
-        p = packing_of(planner.target, w, groups, is_kept=True)
+        p = _packing_to_keep(planner.target, w, groups, precision)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         (w,) = arrays
         if p is None:
             copy_transposed(planner, matrix_of(w), planner.result(Shape(w.shape[:2], w.dtype)))
-        elif isinstance(p, Basis):
-            size = p.elements(w.shape[0], w.shape[1])
-            panels = planner.result(Shape((size,), p.dtype))
-            units = p.panels(w.shape[0]) * p.step * w.shape[1]
-            seen = Weights(w, None).volume
-            planner.launch(change_weights, Over(units), weight=seen, panels=panels, t=p)
+        elif isinstance(p, SquarePacking):
+            _pack_twice(planner, w, p)
         else:
             size = p.elements(groups, w.shape[0] // groups, w.shape[1], _taps(w))
             pack_panels(planner, w, planner.result(Shape((size,), p.stored)), groups, p)
 
     panels = call(_PLANS, "prepack", ("weight",), (weight,), (groups, precision), make)
     return Packed(panels, w.shape, w.dtype, groups, p)
+
+
+def _packing_to_keep(target: Target, w: Any, groups: int, precision: str | None) -> AnyPacking:
+    """Panels for many calls: for matrix units, unless another form is asked for, or of lines, in
+    one order or two."""
+    size = PRECISIONS[precision]
+    p = _line_packing(target, w, groups) if size else packing_of(target, w, groups, is_kept=True)
+    if not isinstance(p, Packing) or p.has_unit or precision == "direct":
+        return p
+    return strategies.square_packing(w.shape, groups, p, size) or p
+
+
+def _pack_twice(planner: Planner, w: Memory, p: SquarePacking) -> None:
+    """Direct panels, and from them those of a basis."""
+    filters, channels = w.shape[:2]
+    first, second = _sizes(w.shape, p)
+    both = planner.result(Shape((first + second,), p.basis.dtype))
+    direct, panels = parts_of_panels(both, p, w.shape)
+    pack_panels(planner, w, direct, 1, p.direct)
+    units = Over(p.basis.panels(filters) * channels)
+    planner.launch(change_weights, units, direct=direct, panels=panels, channels=channels, t=p)
+
+
+def parts_of_panels(
+    panels: Memory, p: SquarePacking, shape: tuple[int, ...]
+) -> tuple[Memory, Memory]:
+    """The direct panels, and those of a basis; `shape`: of the weights."""
+    first, second = _sizes(shape, p)
+    behind = panels.address + first * panels.dtype.itemsize
+    return replace(panels, shape=(first,)), replace(panels, shape=(second,), address=behind)
+
+
+def _sizes(shape: tuple[int, ...], p: SquarePacking) -> tuple[int, int]:
+    filters, channels = shape[:2]
+    direct = p.direct.elements(1, filters, channels, prod(shape[2:]))
+    return direct, p.basis.elements(filters, channels)
 
 
 def check_weight(function: str, w: Any, groups: int) -> None:
@@ -193,10 +224,12 @@ def packing_of(target: Target, w: Any, groups: int, is_kept: bool = False) -> Pa
         found = on_units.packing_of(target, w.shape, groups, w.dtype, is_kept)
         if found is not None:
             return found
-    channels = w.shape[1] * groups
-    return strategies.packing(
-        target, w.shape[0], channels, groups, _taps(w), w.dtype, sums_of(w.dtype)
-    )
+    return _line_packing(target, w, groups)
+
+
+def _line_packing(target: Target, w: Any, groups: int) -> Packing:
+    sums, channels = sums_of(w.dtype), w.shape[1] * groups
+    return strategies.packing(target, w.shape[0], channels, groups, _taps(w), w.dtype, sums)
 
 
 def _taps(w: Any) -> int:
