@@ -32,7 +32,7 @@ MATRICES = {
         [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
     ),
 }
-ROUNDINGS = {2: 8, 4: 14}
+ROUNDINGS = {2: 11, 4: 21}
 """Those of a result beside one for each channel: of the changes of elements, weights and products,
 of the bias, and one for terms of second order."""
 PRECISIONS = {2: "winograd2x2", 4: "winograd4x4"}

@@ -52,6 +52,8 @@ class IntegerFacts:
         self._behind: dict[Value, frozenset[Value]] = {}
         """Operands of a value's operation and theirs: what is learned of one may bound it."""
         self._computed: dict[tuple[OpDef, tuple[Value, ...], tuple[object, ...]], Value] = {}
+        self._asked: dict[Value, Range | None] = {}
+        """The ranges that one proof has asked for, during which nothing is learned."""
         self._parameters()
 
     @contextmanager
@@ -424,16 +426,26 @@ class IntegerFacts:
 
     def is_ordered(self, a: Value, b: Value, distance: int, depth: int = DEPTH) -> bool:
         """Whether a + distance <= b."""
+        self._asked.clear()
+        return self._is_ordered(a, b, distance, depth)
+
+    def _range_once(self, value: Value) -> Range | None:
+        """`range`, computed once for a proof."""
+        if value not in self._asked:
+            self._asked[value] = self.range(value)
+        return self._asked[value]
+
+    def _is_ordered(self, a: Value, b: Value, distance: int, depth: int) -> bool:
         a, b = self.same(a), self.same(b)
         if a is b:
             return distance <= 0
-        x, y = self.range(a), self.range(b)
+        x, y = self._range_once(a), self._range_once(b)
         if x is None or y is None:
             return False
         if x[1] + distance <= y[0]:
             return True
         return depth > 0 and (
-            any(self.is_ordered(v, b, distance - d, depth - 1) for v, d in self._order.get(a, ()))
+            any(self._is_ordered(v, b, distance - d, depth - 1) for v, d in self._order.get(a, ()))
             or self._from_left(a, b, distance, depth - 1)
             or self._from_right(a, b, distance, depth - 1)
         )
@@ -445,22 +457,22 @@ class IntegerFacts:
             return False
         if op.row in (ops.MIN, ops.MAX):
             some = any if op.row is ops.MIN else all
-            return some(self.is_ordered(v, b, distance, depth) for v in op.operands)
+            return some(self._is_ordered(v, b, distance, depth) for v in op.operands)
         if op.row in (ops.ADD, ops.SUB):
             return any(
-                self.is_ordered(v, b, distance + high, depth)
+                self._is_ordered(v, b, distance + high, depth)
                 for v, high in self._addends(op, largest=True)
             )
-        divisor = self.range(op.operands[1]) if len(op.operands) == 2 else None
+        divisor = self._range_once(op.operands[1]) if len(op.operands) == 2 else None
         if divisor is None or divisor[0] < 1:
             return False
         if op.row is ops.MOD:
-            return self.is_ordered(op.operands[1], b, distance - 1, depth)
-        dividend = self.range(op.operands[0])
+            return self._is_ordered(op.operands[1], b, distance - 1, depth)
+        dividend = self._range_once(op.operands[0])
         if op.row is not ops.FLOORDIV or dividend is None or dividend[0] < 0:
             return False
-        return self.is_ordered(op.operands[0], b, distance, depth) or any(
-            self.is_ordered(c, b, distance - 1, depth) for c in self._rows(op)
+        return self._is_ordered(op.operands[0], b, distance, depth) or any(
+            self._is_ordered(c, b, distance - 1, depth) for c in self._rows(op)
         )
 
     def _rows(self, op: Op) -> Iterator[Value]:
@@ -478,18 +490,18 @@ class IntegerFacts:
             return False
         if op.row in (ops.MIN, ops.MAX):
             some = any if op.row is ops.MAX else all
-            return some(self.is_ordered(a, v, distance, depth) for v in op.operands)
+            return some(self._is_ordered(a, v, distance, depth) for v in op.operands)
         if op.row not in (ops.ADD, ops.SUB):
             return False
         return any(
-            self.is_ordered(a, v, distance - low, depth)
+            self._is_ordered(a, v, distance - low, depth)
             for v, low in self._addends(op, largest=False)
         )
 
     def _addends(self, op: Op, largest: bool) -> Iterator[tuple[Value, int]]:
         """Operands of a sum or difference, each with the largest (least) of what is added to it."""
         x, y = op.operands
-        a, b = self.range(x), self.range(y)
+        a, b = self._range_once(x), self._range_once(y)
         assert a is not None and b is not None
         if op.row is ops.SUB:
             yield x, -b[0] if largest else -b[1]

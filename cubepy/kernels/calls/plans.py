@@ -88,6 +88,16 @@ def step_of(
     )
 
 
+def _written(steps: Sequence[Step]) -> set[int]:
+    """The operands that launches write, also by functions of the caller."""
+    return {
+        number
+        for step in steps
+        for (_, argument), (_, number, _) in zip(step.prepared.addresses, step.holes, strict=True)
+        if argument in step.prepared.plan.written
+    }
+
+
 def _watched(step: Step) -> list[Captured]:
     """What functions of the user captured that the kernel calls."""
     return [c for c in step.prepared.compiled.captured if not _is_ours(c)]
@@ -367,7 +377,11 @@ class Planner:
         total = len(self._operands)
         shown = self._operands[: total - len(self._scratch)]
         first = total - len(self._scratch) - len(self._results)
-        written = *self._updated, *range(first, total)
+        results = {memory.address for memory in shown[first:]}
+        stored = {k for k in _written(self._steps) if k < first}
+        stored -= {k for k in stored if shown[k].address in results}
+        updated = sorted({*self._updated, *stored})
+        written = *updated, *range(first, total)
         watched = [captured for step in self._steps for captured in _watched(step)]
         return Plan(
             self.function,
@@ -378,7 +392,7 @@ class Planner:
             tuple(shown),
             tuple(watched if self._steps else self._traced),
             any(not shape.extents for shape in self._results),
-            tuple(self._updated),
+            tuple(updated),
         )
 
     def _number(self, memory: Memory) -> Memory:

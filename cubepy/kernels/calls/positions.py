@@ -22,11 +22,12 @@ def unravelled(i: Any, extents: Any) -> Any:
 
 
 def count_up(n: Any, dtype: Any) -> Any:
-    """The line 0, 1, ..., n - 1 of a power of two."""
+    """The line 0, 1, ..., n - 1."""
     if n == 1:
         return cp.Line[dtype, 1](0)
     half = count_up(n // 2, dtype)
-    return cp.concat(half, half + n // 2)
+    both = cp.concat(half, half + n // 2)
+    return cp.concat(both, cp.Line[dtype, 1](n - 1)) if n % 2 else both
 
 
 def is_whole(start: Any, axis: Any, extent: Any, window: Any) -> Any:

@@ -114,7 +114,7 @@ def _convolve(
         weights = Weights(arrays[1], packed)
         _plan(planner, axes, arrays[0], weights, biases, options, after, rest)
 
-    about = None if packed is None else (packed.shape, packed.dtype, packed.groups, packed.packing)
+    about = None if packed is None else packed.about
     parameters = (*options, about, None if after is None else comptime_key(after))
     held = weight if packed is None else packed.panels
     return call(

@@ -28,13 +28,13 @@ from cubepy.kernels.convolution.volumes import (
     problem_of,
 )
 from cubepy.kernels.convolution.weights import (
+    PRECISIONS,
     Weights,
     matrix_of,
     pack_panels,
     packing_of,
-    parts_of_panels,
 )
-from cubepy.kernels.convolution.winograd import SquarePacking, convolve_squares
+from cubepy.kernels.convolution.winograd import Squares, convolve_squares
 from cubepy.kernels.matmul.entry import multiply
 from cubepy.kernels.matmul.problem import Product, turned
 from cubepy.kernels.matmul.strategies import is_cpu
@@ -79,11 +79,8 @@ def launch_convolution(planner: Planner, c: Convolution) -> None:
 def _launch_on_cpu(planner: Planner, c: Convolution) -> None:
     problem, packing, target = c.problem, c.weights.packing, planner.target
     is_plain = packing is None
-    if isinstance(packing, SquarePacking):
-        if strategies.takes_squares(target, problem, packing):
-            _launch_squares(planner, c, packing)
-        else:
-            _launch_bands(planner, c)
+    if isinstance(packing, Packing) and (t := _squares(target, c, packing)):
+        _launch_squares(planner, c, t)
     elif is_plain and is_product(c):
         launch_product(planner, replace(c, x=points.dense(planner, problem, c.x)))
     elif is_plain and (division := _lanes(target, c)):
@@ -120,7 +117,6 @@ def launch_product(planner: Planner, c: Convolution) -> None:
 
 def _launch_bands(planner: Planner, c: Convolution) -> None:
     weights, p = c.weights, c.weights.packing
-    p = p.direct if isinstance(p, SquarePacking) else p
     problem, panels = c.problem, weights.memory
     if p is None:
         p = packing_of(planner.target, weights, problem.groups)
@@ -173,27 +169,27 @@ def _in_long_rows(target: Target, c: Convolution, p: Packing) -> Convolution:
     return replace(c, problem=problem, x=x, out=out)
 
 
-def _launch_squares(planner: Planner, c: Convolution, p: SquarePacking) -> None:
+def _squares(target: Target, c: Convolution, packing: Packing) -> Squares | None:
+    packed = c.weights.packed
+    size = 0 if packed is None else PRECISIONS[packed.precision]
+    return strategies.squares_for(target, c.problem, packing, size)
+
+
+def _launch_squares(planner: Planner, c: Convolution, t: Squares) -> None:
     problem = c.problem
-    t = strategies.squares(planner.target, problem, p)
-    shares = -(-p.basis.panels(problem.filters) // t.panels)
+    shares = -(-t.packing.panels(problem.filters) // t.panels)
     bands, stripes = -(-problem.results[1] // t.bands.band), -(-problem.results[2] // t.width)
-    direct, panels = parts_of_panels(c.weights.memory, p, c.weights.shape)
     planner.launch(
         convolve_squares,
         problem.batch * bands * stripes * shares,
         x=source_of(c.x, t.bands),
-        direct=direct,
-        panels=panels,
+        panels=c.weights.memory,
         out=channels_last(c.out) if t.bands.puts_channels_last else c.out,
-        biases=c.biases,
-        extras=c.extras,
         down=t.down,
         across=t.across,
         panels_each=t.panels,
-        window=problem.window,
-        epilogue=c.epilogue,
         t=t.compiled,
+        **c.beside,
     )
 
 

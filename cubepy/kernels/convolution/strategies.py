@@ -16,7 +16,7 @@ from cubepy.kernels.convolution.planes import Planes
 from cubepy.kernels.convolution.problem import Problem
 from cubepy.kernels.convolution.weight_gradient import Sums
 from cubepy.kernels.convolution.weight_products import Products
-from cubepy.kernels.convolution.winograd import TAPS, Basis, SquarePacking, Squares
+from cubepy.kernels.convolution.winograd import TAPS, Basis, Squares
 from cubepy.kernels.matmul.strategies import (
     even_part,
     has_dots,
@@ -44,8 +44,6 @@ FEW_FILTERS, LONG_ROWS, MOST_STRIDE = 4, 4, 4
 filters of many channels are made so; and the longest stride along rows."""
 START = 5000
 """Cycles that a cube takes to start, roughly."""
-FEW_CHANNELS = 8
-"""Channels of which less never make Winograd's form faster."""
 WORTH = 1.05
 """How much more work another form must have for Winograd's to be chosen unasked."""
 TILE_START = 2
@@ -296,49 +294,41 @@ def _summed(problem: Problem, pixels: int, share: int, p: Packing) -> int:
     return pixels if is_one else share * pixels
 
 
-def square_packing(
-    shape: tuple[int, ...], groups: int, direct: Packing, size: int | None
-) -> SquarePacking | None:
-    """Panels of Winograd's form of so many results beside direct ones, where it serves weights of
-    this shape; `size`: None leaves it to the device."""
-    is_served = groups == 1 and shape[2:] == (TAPS, TAPS) and direct.dtype.is_float
-    if not is_served or direct.word > 1 or (size is None and shape[1] < FEW_CHANNELS):
+def squares_for(target: Target, problem: Problem, p: Packing, size: int | None) -> Squares | None:
+    """How a convolution is made in Winograd's form of squares of that `size`; None where it cannot
+    be, for 0, and where no size is asked for and it is more work."""
+    w, is_flat = problem.window, problem.extents[0] == problem.results[0] == 1
+    is_square = w.kernel == (1, TAPS, TAPS) and is_flat and problem.groups == 1
+    is_dense = w.stride == w.dilation == (1, 1, 1)
+    takes = p.word == 1 and not p.has_unit and p.dtype.is_float
+    if size == 0 or not (is_square and is_dense and takes):
         return None
-    basis = Basis(size or 2, direct.lines, direct.line, direct.dtype)
-    return SquarePacking(direct, basis, size is not None)
+    t = squares(target, problem, p, Basis(size or 2))
+    if size is not None:
+        return t
+    b = bands(target, problem, p)
+    effort = squares_effort(target, problem, t, (t.down, t.across, t.panels))
+    return t if effort * WORTH < _effort(target, problem, b, b.band, b.panels) else None
 
 
-def takes_squares(target: Target, problem: Problem, weights: SquarePacking) -> bool:
-    """Whether a convolution is made in Winograd's form: where it can be, and is asked for or less
-    work."""
-    window, s, p = problem.window, weights.basis, weights.direct
-    if window.stride != (1, 1, 1) or window.dilation != (1, 1, 1):
-        return False
-    t, b = squares(target, problem, weights), bands(target, problem, p)
-    found = squares_effort(target, problem, s, (t.down, t.across, t.panels))
-    return weights.is_asked or found * WORTH < _effort(target, problem, b, b.band, b.panels)
-
-
-def squares(target: Target, problem: Problem, weights: SquarePacking) -> Squares:
-    """The division with the least work for the busiest core, of those whose elements fill at most
-    three quarters of the second cache; rows of squares are cut where one is too long for that."""
-    s = weights.basis
+def squares(target: Target, problem: Problem, p: Packing, s: Basis) -> Squares:
+    """The division with the least work for the busiest core, of those whose elements fill the
+    second cache at most; rows of squares are cut where one is too long for that."""
     rows, columns = _rows_of_squares(problem, s)
-    pitch = -(-problem.channels // s.line) * s.line + s.line
-    room = max(1, 3 * target.cache_bytes // 4 // s.dtype.itemsize // (s.positions * pitch))
+    pitch = -(-problem.channels // p.line) * p.line + p.line
+    room = max(1, target.cache_bytes // p.dtype.itemsize // (s.positions * pitch))
     across = columns if columns <= room else min(columns, max(SQUARES, room // SQUARES * SQUARES))
     heights = range(1, max(1, min(rows, room // across)) + 1)
-    choices = ((d, across, n) for d in heights for n in parts_of(s.panels(problem.filters)))
-    down, across, panels = min(choices, key=lambda cut: squares_effort(target, problem, s, cut))
-    if target.kind == "interpreter":  # whose memory costs time
-        room = 1
-    room = max(room, down * across)
-    packing = replace(weights.direct, depth=min(BROUGHT, pitch - s.line))
-    bands = divided(problem, packing, 1, down * s.size, problem.results[2], 1)
-    longest = (s.size + TAPS - 1) * (room * s.size + TAPS - 1)
-    bands = replace(bands, held=longest * packing.depth, sums=0)
-    tile = _tile_of_squares(target, s, down * across)
-    return Squares(weights, down, across, panels, pitch, tile, room, bands)
+    choices = ((d, across, n) for d in heights for n in parts_of(p.panels(problem.filters)))
+    brought = replace(p, depth=min(BROUGHT, pitch - p.line))
+    first = divided(problem, brought, 1, s.size, problem.results[2], 1)
+    t = Squares(s, p, 1, across, 1, pitch, 1, room, replace(first, sums=0))
+    down, across, panels = min(choices, key=lambda cut: squares_effort(target, problem, t, cut))
+    room = max(1 if target.kind == "interpreter" else room, down * across)  # memory costs it time
+    held = (s.size + TAPS - 1) * (room * s.size + TAPS - 1) * brought.depth  # of one long row
+    bands = replace(t.bands, band=down * s.size, held=held)
+    tile = _tile_of_squares(target, p, down * across)
+    return replace(t, down=down, panels=panels, tile=tile, room=room, bands=bands)
 
 
 def _rows_of_squares(problem: Problem, s: Basis) -> tuple[int, int]:
@@ -347,27 +337,30 @@ def _rows_of_squares(problem: Problem, s: Basis) -> tuple[int, int]:
     return rows, columns
 
 
-def _tile_of_squares(target: Target, s: Basis, count: int) -> int:
+def _tile_of_squares(target: Target, p: Packing, count: int) -> int:
     """Squares in registers, of a few numbers, each of which is another kernel: those with which the
-    last tile repeats few squares of the one before."""
-    most = min(prod(_tile(target)) // s.lines, WIDE_TILE[0])
+    last tile has few squares too many."""
+    most = min(prod(_tile(target)) // p.lines, WIDE_TILE[0])
     tiles = {n for n in (most, most // 2, 8, 4, 2, 1) if 1 <= n <= min(most, count)}
     return min(tiles, key=lambda n: (-(-count // n) * (n + TILE_START), -n))
 
 
-def squares_effort(target: Target, problem: Problem, s: Basis, cut: tuple[int, int, int]) -> float:
+def squares_effort(
+    target: Target, problem: Problem, t: Squares, cut: tuple[int, int, int]
+) -> float:
     """Cycles of the busiest core, if cubes make so many squares `down` and `across` by so many
     panels."""
-    (down, across, panels), channels = cut, problem.channels
+    (down, across, panels), s, p, channels = cut, t.basis, t.packing, problem.channels
     rows, columns = _rows_of_squares(problem, s)
-    shares = -(-s.panels(problem.filters) // panels)
+    shares = -(-p.panels(problem.filters) // panels)
     cubes = problem.batch * -(-rows // down) * -(-columns // across) * shares
     count, moved = down * across, MOVED if problem.has_channels_last else TURNED
-    tile = _tile_of_squares(target, s, count)
+    tile = _tile_of_squares(target, p, count)
     brought = moved * (down * s.size + 2) * (across * s.size + 2) * channels
-    changed = CHANGED * count * (-(-channels // s.line) + panels * s.lines)
-    products = panels * s.lines * channels * (-(-count // tile) * tile / 2 + READ)
-    each = START + brought + s.positions * (changed + products)
+    changed = CHANGED * count * (-(-channels // p.line) + panels * p.lines)
+    weights = CHANGED * panels * p.lines * channels
+    products = panels * p.lines * channels * (-(-count // tile) * tile / 2 + READ)
+    each = START + brought + s.positions * (changed + weights + products)
     return (-(-cubes // target.cores) + UNEVEN) * each
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from cubepy.array.memory import Memory
 from cubepy.errors import fail
 from cubepy.ir.types import DType, Kind
-from cubepy.jit.grid import Over
 from cubepy.kernels.calls.arguments import number_of, refused, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.libraries import Shape, library_of
@@ -24,7 +23,6 @@ from cubepy.kernels.convolution.packing import (
     pack_weights,
 )
 from cubepy.kernels.convolution.volumes import channels_last, has_channels_last
-from cubepy.kernels.convolution.winograd import SquarePacking, change_weights
 from cubepy.kernels.matmul.problem import sums_of
 from cubepy.kernels.matmul.strategies import has_split_units
 from cubepy.kernels.transposition.entry import copy_transposed
@@ -37,11 +35,11 @@ if TYPE_CHECKING:
     from cubepy.kernels.convolution.unit_runs import UnitRunPacking
 
     Panels = Packing | SplitPacking | RunPacking | UnitRunPacking
-    AnyPacking = Panels | SquarePacking
 
 _PLANS = Plans()
-PRECISIONS = {None: None, "direct": None, "winograd2x2": 2, "winograd4x4": 4}
-"""What `prepack` takes as `precision`, and the extent of squares that it asks for."""
+PRECISIONS = {None: None, "direct": 0, "winograd2x2": 2, "winograd4x4": 4}
+"""What `prepack` takes as `precision`, and the extent of Winograd's squares: 0 for none of them,
+None for those that are faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,13 @@ class Packed:
     shape: tuple[int, ...]
     dtype: DType
     groups: int
-    packing: AnyPacking | None
+    packing: Panels | None
+    precision: str | None
+
+    @property
+    def about(self) -> tuple[Any, ...]:
+        """All but the panels, which a plan depends on."""
+        return self.shape, self.dtype, self.groups, self.packing, self.precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class Weights:
     packed: Packed | None
 
     @property
-    def packing(self) -> AnyPacking | None:
+    def packing(self) -> Panels | None:
         """How panels are packed; None for weights that are not in panels."""
         return None if self.packed is None else self.packed.packing
 
@@ -102,16 +106,16 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
     larger weights of f32 as three bf16 each, in 1.5 times the memory, with smaller errors of
     results than multiply-adds make (docs/accuracy.md).
 
-    CPUs have weights [filters, channels, 3, 3] of floats of one group twice, in 2.8 times the
-    memory: for strides and dilations of 1 Winograd's F(2x2, 3x3), which multiplies 2.25 times less,
-    serves where it is faster. `precision`: "direct" forgoes it, "winograd2x2" and "winograd4x4" (4
-    times less) take it wherever they can; other weights and devices do without. The error of a
-    result then scales not with the products that it sums, but with what lies nearby: it is at most
-    16 (channels + 8) 2**-24, or 861 (channels + 14) 2**-24, times the sum over channels of the
-    largest absolute element of its square's window by the absolute sum of the filter's weights.
-    Where a result of a square sees a sixteenth of the square's elements or less (as sums of
-    absolute values), or one is not finite, products are summed as they are defined: no infinity,
-    NaN, or large number reaches a result that does not see it. What sees zeros alone is 0.
+    On CPUs weights [filters, channels, 3, 3] of floats of one group serve Winograd's F(2x2, 3x3),
+    which multiplies 2.25 times less, where strides and dilations are 1 and it is faster.
+    `precision`: "direct" forgoes it, "winograd2x2" and "winograd4x4" (4 times less) take it where
+    they can; other weights and devices do without. The error of a result then scales not with the
+    products that it sums, but with what lies nearby: it is at most 16 (channels + 11) 2**-24, or
+    861 (channels + 21) 2**-24, times the sum over channels of the largest absolute element of its
+    square's window by the absolute sum of the filter's weights. Where a result of a square sees
+    less than a sixteenth of the square's elements (as sums of absolute values), or one is not
+    finite, products are summed as they are defined: no infinity, NaN, or large number reaches a
+    result that does not see it. What sees zeros alone is 0.
     docs/accuracy.md derives this.
     """
     library, seen = library_of("prepack", "weight", weight)
@@ -128,62 +132,27 @@ def prepack(weight: Any, *, groups: int = 1, precision: str | None = None) -> Pa
         from cubepy.kernels.convolution.on_gpus import prepack as prepack_on_gpus
 
         return prepack_on_gpus(planner, weight, w)
-    p: AnyPacking | None = None
+    p: Panels | None = None
     if not strategies.stays_matrix(planner.target, w.shape, groups, w.dtype, sums_of(w.dtype)):
         if lane_strategies.takes_lanes(planner.target, w.shape, groups, sums_of(w.dtype)):
             return weight
         if not strategies.is_blocked(w.shape, groups):
             return weight  # each result is made for itself
-        p = _packing_to_keep(planner.target, w, groups, precision)
+        if PRECISIONS[precision]:
+            p = _line_packing(planner.target, w, groups)
+        else:
+            p = packing_of(planner.target, w, groups, is_kept=True)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         (w,) = arrays
         if p is None:
             copy_transposed(planner, matrix_of(w), planner.result(Shape(w.shape[:2], w.dtype)))
-        elif isinstance(p, SquarePacking):
-            _pack_twice(planner, w, p)
         else:
             size = p.elements(groups, w.shape[0] // groups, w.shape[1], _taps(w))
             pack_panels(planner, w, planner.result(Shape((size,), p.stored)), groups, p)
 
     panels = call(_PLANS, "prepack", ("weight",), (weight,), (groups, precision), make)
-    return Packed(panels, w.shape, w.dtype, groups, p)
-
-
-def _packing_to_keep(target: Target, w: Any, groups: int, precision: str | None) -> AnyPacking:
-    """Panels for many calls: for matrix units, unless another form is asked for, or of lines, in
-    one order or two."""
-    size = PRECISIONS[precision]
-    p = _line_packing(target, w, groups) if size else packing_of(target, w, groups, is_kept=True)
-    if not isinstance(p, Packing) or p.has_unit or precision == "direct":
-        return p
-    return strategies.square_packing(w.shape, groups, p, size) or p
-
-
-def _pack_twice(planner: Planner, w: Memory, p: SquarePacking) -> None:
-    """Direct panels, and from them those of a basis."""
-    filters, channels = w.shape[:2]
-    first, second = _sizes(w.shape, p)
-    both = planner.result(Shape((first + second,), p.basis.dtype))
-    direct, panels = parts_of_panels(both, p, w.shape)
-    pack_panels(planner, w, direct, 1, p.direct)
-    units = Over(p.basis.panels(filters) * channels)
-    planner.launch(change_weights, units, direct=direct, panels=panels, channels=channels, t=p)
-
-
-def parts_of_panels(
-    panels: Memory, p: SquarePacking, shape: tuple[int, ...]
-) -> tuple[Memory, Memory]:
-    """The direct panels, and those of a basis; `shape`: of the weights."""
-    first, second = _sizes(shape, p)
-    behind = panels.address + first * panels.dtype.itemsize
-    return replace(panels, shape=(first,)), replace(panels, shape=(second,), address=behind)
-
-
-def _sizes(shape: tuple[int, ...], p: SquarePacking) -> tuple[int, int]:
-    filters, channels = shape[:2]
-    direct = p.direct.elements(1, filters, channels, prod(shape[2:]))
-    return direct, p.basis.elements(filters, channels)
+    return Packed(panels, w.shape, w.dtype, groups, p, precision)
 
 
 def check_weight(function: str, w: Any, groups: int) -> None:

@@ -22,7 +22,6 @@ from dataclasses import replace
 from typing import Any
 
 import cubepy as cp
-from cubepy.ir.types import DType, f64
 from cubepy.kernels.convolution.blocks import Bands, bring, finish, out_extents, place_of_cube
 from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.problem import Window
@@ -38,16 +37,9 @@ results sees; from there on its results are summed as they are defined."""
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """Weights in the basis of squares of `size` by `size` results, in panels.
-
-    For each `lines` lines of `line` filters, for each position, one line after the other for each
-    channel.
-    """
+    """The basis of squares of `size` by `size` results."""
 
     size: int
-    lines: int
-    line: int
-    dtype: DType
 
     @property
     def extent(self) -> int:
@@ -64,45 +56,19 @@ class Basis:
         """Results of a square."""
         return self.size**2
 
-    @property
-    def step(self) -> int:
-        """Filters of a panel."""
-        return self.lines * self.line
-
-    def panels(self, filters: int) -> int:
-        """Panels of all filters."""
-        return -(-filters // self.step)
-
-    def elements(self, filters: int, channels: int) -> int:
-        """The size of all panels."""
-        return self.panels(filters) * self.positions * channels * self.step
-
-
-@dataclass(frozen=True, slots=True)
-class SquarePacking:
-    """Weights in two orders, one behind the other: the panels that sum products as they are
-    defined, and those of a `basis`.
-
-    `is_asked`: the basis is used wherever it can be, not only where it is faster.
-    """
-
-    direct: Packing
-    basis: Basis
-    is_asked: bool
-
 
 @dataclass(frozen=True, slots=True)
 class Squares:
     """How a convolution is divided.
 
-    A cube makes `down` by `across` squares, with `panels` panels of weights. `pitch`: elements
-    of a square in the other basis, those of all channels and a line between them, so that squares
-    share no set of a cache. `tile`: squares in registers. `room`: the squares that memory is for.
-    `bands`: how rows of the array are brought, and results are stored. Weights are prefetched
-    `ahead` lines of a panel.
+    A cube makes `down` by `across` squares, with `panels` panels of weights, packed by `packing`.
+    `pitch`: elements of a square in the other basis, those of all channels and a line between them,
+    so that squares share no set of a cache. `tile`: squares in registers. `room`: the squares that
+    memory is for. `bands`: how rows of the array are brought, and results are stored.
     """
 
-    weights: SquarePacking
+    basis: Basis
+    packing: Packing
     down: int
     across: int
     panels: int
@@ -110,12 +76,11 @@ class Squares:
     tile: int
     room: int
     bands: Bands
-    ahead: int = 16
 
     @property
-    def basis(self) -> Basis:
-        """The basis of the products."""
-        return self.weights.basis
+    def apart(self) -> int:
+        """The distance of a part of a panel at two positions, which share no set of a cache."""
+        return self.packing.depth * self.packing.step + self.packing.line
 
     @property
     def compiled(self) -> Squares:
@@ -129,45 +94,8 @@ class Squares:
 
 
 @cp.cube
-def change_weights(
-    direct: cp.Tensor, panels: cp.Tensor, channels: int, t: cp.Comptime[SquarePacking]
-) -> None:
-    """Panels in another basis; a unit for each channel of a panel. They are made in f64 and rounded
-    once."""
-    s, p = t.basis, t.direct
-    if panels.shape[0] // (s.positions * s.step) > cp.ABSOLUTE_POS:
-        panel, c = cp.ABSOLUTE_POS // channels, cp.ABSOLUTE_POS % channels
-        source = direct[direct_weights(panel, c, channels, p) :]
-        into = panels[(panel * s.positions * channels + c) * s.step :]
-        for k in range(0, s.step, s.line):
-            lines = tuple(
-                tuple(
-                    cp.Line[f64, s.line](
-                        cp.load(
-                            source, (a * TAPS + b) * p.depth * p.step + k, line=s.line, fill=None
-                        )
-                    )
-                    for b in range(TAPS)
-                )
-                for a in range(TAPS)
-            )
-            found = both(weights_for(s.size), lines)
-            for a in cp.unroll(range(s.extent)):
-                for b in cp.unroll(range(s.extent)):
-                    at = (a * s.extent + b) * channels * s.step + k
-                    cp.store(into, at, cp.Line[s.dtype, s.line](found[a][b]), whole=True)
-
-
-def direct_weights(panel: Any, c: Any, channels: Any, p: Any) -> Any:
-    """Where the weights of a channel for the first tap lie in direct panels."""
-    parts = (channels + p.depth - 1) // p.depth
-    return ((panel * parts + c // p.depth) * TAPS**2 * p.depth + c % p.depth) * p.step
-
-
-@cp.cube
 def convolve_squares(
     x: cp.Tensor,
-    direct: cp.Tensor,
     panels: cp.Tensor,
     out: cp.Tensor,
     biases: Any,
@@ -179,40 +107,57 @@ def convolve_squares(
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Squares],
 ) -> None:
-    """A cube for `down` by `across` squares by `panels_each` panels of filters; `x` and `out` as in
-    `blocks`."""
-    s, b = t.basis, t.bands
+    """A cube for `down` by `across` squares by `panels_each` panels of filters; `x`, `panels` and
+    `out` as in `blocks`."""
+    s, p, bands = t.basis, t.packing, t.bands
     down, across, panels_each = (max(1, n) for n in (down, across, panels_each))
-    filters, results = out_extents(out, b)
-    channels = b.packing.depth if b.has_whole_rows else x.shape[4 if b.has_channels_last else 1]
+    filters, results = out_extents(out, bands)
+    last = bands.has_channels_last
+    channels = bands.packing.depth if bands.has_whole_rows else x.shape[4 if last else 1]
     band, width, count = down * s.size, across * s.size, down * across
-    total = (filters + s.step - 1) // s.step
+    rows = (count + t.tile - 1) // t.tile * t.tile
+    total = (filters + p.step - 1) // p.step
     shares = (total + panels_each - 1) // panels_each
     share, (n, z, y0, x0) = place_of_cube(shares, results, band, width)
     first = share * panels_each
-    squares = cp.shared(s.positions * t.room * t.pitch, s.dtype)
-    products = cp.shared(s.positions * t.room * s.step, s.dtype)
-    sums = cp.shared((s.results * t.room, s.step), s.dtype)
-    seen, doubts = cp.shared(s.results * t.room, s.dtype), cp.shared(t.room, cp.i32)
+    squares = cp.shared((s.positions * t.room + t.tile) * t.pitch, p.dtype)
+    changed = cp.shared(s.extent * t.apart, p.dtype)
+    products = cp.shared(s.positions * (t.room + t.tile) * p.step, p.dtype)
+    sums = cp.shared((s.results * t.room, p.step), p.dtype)
+    seen, doubts = cp.shared(s.results * t.room, p.dtype), cp.shared(t.room, cp.i32)
     change_rows(x[n], squares, seen, doubts, (z, y0, x0), (down, across), channels, window, t)
     for panel in range(first, min(first + panels_each, total)):
-        for position in range(s.positions):
-            weights = panels[(panel * s.positions + position) * (channels * s.step) :]
-            own, into = squares[position * count * t.pitch :], products[position * count * s.step :]
-            for k in range(0, count, t.tile):
-                multiply_squares(own, weights, into, min(k, count - t.tile), channels, t)
+        for c0 in range(0, channels, p.depth):
+            part = panels[weights_at(panel, c0, channels, p) :]
+            own = min(p.depth, channels - c0)
+            for a in range(s.extent):
+                change_weights(part, changed, a, own, t)
+                for b in range(s.extent):
+                    position = a * s.extent + b
+                    ahead = part[(TAPS**2 + position) * (p.depth * p.step) :]
+                    weights = changed[b * t.apart :]
+                    for k in range(0, rows, t.tile):
+                        tile = squares[(position * count + k) * t.pitch + c0 :]
+                        into = products[(position * rows + k) * p.step :]
+                        multiply_squares(tile, weights, ahead, into, c0 == 0, own, t)
         for k in range(count):
             row, column = k // across * s.size, k % across * s.size
             slots = sums[row * width + column :]
-            is_sure = change_products(products[k * s.step :], slots, seen, k, count, width, t)
+            is_sure = change_products(products[k * p.step :], slots, seen, k, rows, width, t)
             if doubts[k] != 0 or not is_sure:
                 place = y0 + row - window.before[1], x0 + column - window.before[2], panel
-                multiply_directly(x[n], direct, slots, place, channels, width, t)
-        own = min(s.step, filters - panel * s.step)
+                multiply_directly(x[n], panels, slots, place, channels, width, t)
+        own = min(p.step, filters - panel * p.step)
         for row in range(min(band, results[1] - y0)):
-            place = n, 0, y0 + row, x0, panel * s.step, own
+            place = n, 0, y0 + row, x0, panel * p.step, own
             shown = min(width, results[2] - x0)
-            finish(sums[row * width :], out[n], place, shown, biases, extras, epilogue, b)
+            finish(sums[row * width :], out[n], place, shown, biases, extras, epilogue, bands)
+
+
+def weights_at(panel: Any, c: Any, channels: Any, p: Any) -> Any:
+    """Where the weights of a channel for the first tap lie in panels."""
+    parts = (channels + p.depth - 1) // p.depth
+    return ((panel * parts + c // p.depth) * TAPS**2 * p.depth + c % p.depth) * p.step
 
 
 def change_rows(
@@ -246,6 +191,31 @@ def change_rows(
         doubts[k] = judge_square(sizes[at:], seen[k * t.basis.results :], pitch, t)
 
 
+def change_weights(part: Any, changed: Any, row: Any, channels: Any, t: Any) -> None:
+    """A row of positions of a part of a panel in the other basis."""
+    for a in cp.unroll(range(t.basis.extent)):
+        if row == a:
+            change_row(part, changed, a, channels, t)
+
+
+def change_row(part: Any, changed: Any, a: Any, channels: Any, t: Any) -> None:
+    """As `change_weights`, of a row that is known."""
+    p, size = t.packing, t.packing.depth * t.packing.step
+    for k in range(0, channels * p.step, p.line):
+        column = tuple(
+            weights_for(t.basis.size)(
+                tuple(
+                    cp.load(part, (row * TAPS + b) * size + k, line=p.line, fill=None)
+                    for row in range(TAPS)
+                )
+            )[a]
+            for b in range(TAPS)
+        )
+        found = weights_for(t.basis.size)(column)
+        for b in cp.unroll(range(t.basis.extent)):
+            cp.store(changed, b * t.apart + k, found[b], whole=True)
+
+
 def change_square(held: Any, into: Any, count: Any, pitch: Any, t: Any) -> None:
     """A line of channels of the elements that a square of results depends on."""
     p, extent = t.bands.packing, t.basis.extent
@@ -262,36 +232,43 @@ def change_square(held: Any, into: Any, count: Any, pitch: Any, t: Any) -> None:
 
 
 def multiply_squares(
-    squares: Any, weights: Any, products: Any, at: Any, channels: Any, t: Any
+    squares: Any, weights: Any, ahead: Any, products: Any, begins: Any, channels: Any, t: Any
 ) -> None:
-    """The products of some squares and one panel at one position."""
-    s = t.basis
-    own, into = squares[at * t.pitch :], products[at * s.step :]
-    found = cp.local(t.tile, cp.Line[s.dtype, s.step], fill=0)
-    for k in range(channels):
-        v = cp.load(weights, k * s.step, line=s.step, fill=None)
-        if t.ahead:
-            for c in cp.unroll(range(s.lines)):
-                cp.prefetch(weights, (k + t.ahead) * s.step + c * s.line)
+    """The products of a tile of squares and a part of a panel at one position, added to those of
+    the parts before; what lies `ahead` is fetched meanwhile."""
+    p = t.packing
+    found = cp.local(t.tile, cp.Line[p.dtype, p.step], fill=0)
+    if not begins:
+        bring_tile(found, products, t)
+    for c in range(channels):
+        v = cp.load(weights, c * p.step, line=p.step, fill=None)
+        for line in cp.unroll(range(p.lines)):
+            cp.prefetch(ahead, c * p.step + line * p.line, 2)
         for r in cp.unroll(range(t.tile)):
-            found[r] = found[r] + v * own[r * t.pitch + k]
+            found[r] = found[r] + v * squares[r * t.pitch + c]
     for r in cp.unroll(range(t.tile)):
-        cp.store(into, r * s.step, found[r], whole=True)
+        cp.store(products, r * p.step, found[r], whole=True)
+
+
+def bring_tile(found: Any, products: Any, t: Any) -> None:
+    """The products of the parts before."""
+    for r in cp.unroll(range(t.tile)):
+        found[r] = cp.load(products, r * t.packing.step, line=t.packing.step, fill=None)
 
 
 def change_products(
-    products: Any, slots: Any, seen: Any, k: Any, count: Any, width: Any, t: Any
+    products: Any, slots: Any, seen: Any, k: Any, rows: Any, width: Any, t: Any
 ) -> Any:
     """The products of a square as results, which are 0 where all that they see is; whether sums of
-    products are finite."""
-    s = t.basis
-    zero = cp.Line[s.dtype, s.line](0)
+    products are finite. `rows`: products of a position."""
+    s, p = t.basis, t.packing
+    zero = cp.Line[p.dtype, p.line](0)
     excess = zero
     sees_zeros = tuple(seen[k * s.results + r] == 0 for r in range(s.results))
-    for c in range(0, s.step, s.line):
+    for c in range(0, p.step, p.line):
         lines = tuple(
             tuple(
-                cp.load(products, (a * s.extent + b) * count * s.step + c, line=s.line, fill=None)
+                cp.load(products, (a * s.extent + b) * rows * p.step + c, line=p.line, fill=None)
                 for b in range(s.extent)
             )
             for a in range(s.extent)
@@ -314,7 +291,7 @@ def add_sizes(held: Any, sizes: Any, count: Any, begins: Any, p: Any) -> None:
         total = cp.Line[p.dtype, p.line](0)
         for c in range(0, p.depth, p.line):
             total = total + abs(cp.load(held, q * p.depth + c, line=p.line, fill=None))
-        sizes[q] = total.sum() + (0 if begins else sizes[q])
+        sizes[q] = total.sum() + (p.dtype(0) if begins else sizes[q])
 
 
 def judge_square(sizes: Any, seen: Any, pitch: Any, t: Any) -> Any:
@@ -325,15 +302,15 @@ def judge_square(sizes: Any, seen: Any, pitch: Any, t: Any) -> Any:
         cp.load(sizes, a * pitch, line=power_above(s.extent), fill=None) for a in range(s.extent)
     )
     runs = tuple(rows[a] + rows[a + 1] + rows[a + 2] for a in range(s.size))
-    whole = sum(rows)
+    whole: Any = sum(rows)
     total = sum(whole[b] for b in range(s.extent))
-    doubts = 0
+    doubts = cp.i32(0)
     for a in cp.unroll(range(s.size)):
         for b in cp.unroll(range(s.size)):
             own = runs[a][b] + runs[a][b + 1] + runs[a][b + 2]
             seen[a * s.size + b] = own
             if own != 0 and not total <= SPREAD * own:
-                doubts = 1
+                doubts = cp.i32(1)
     return doubts
 
 
@@ -342,18 +319,17 @@ def multiply_directly(
 ) -> None:
     """The results of a square as they are defined; `place`: the first row and column that it
     depends on, and the panel."""
-    s, p, (top, left, panel) = t.basis, t.weights.direct, place
+    s, p, (top, left, panel) = t.basis, t.packing, place
     for a in range(s.size):
-        found = cp.local(s.size, cp.Line[s.dtype, s.step], fill=0)
-        for c in range(channels):
-            source = weights[direct_weights(panel, c, channels, p) :]
-            for tap in range(TAPS**2):
-                v = cp.load(source, tap * p.depth * p.step, line=s.step, fill=None)
-                for b in cp.unroll(range(s.size)):
-                    e = element_of(x, c, top + a + tap // TAPS, left + b + tap % TAPS, channels, t)
-                    found[b] = found[b] + v * s.dtype(e)
-        for b in cp.unroll(range(s.size)):
-            cp.store(slots[a * width + b], 0, found[b], whole=True)
+        for b in range(s.size):
+            found = cp.Line[p.dtype, p.step](0)
+            for c in range(channels):
+                source = weights[weights_at(panel, c, channels, p) :]
+                for tap in range(TAPS**2):
+                    v = cp.load(source, tap * p.depth * p.step, line=p.step, fill=None)
+                    y, i = top + a + tap // TAPS, left + b + tap % TAPS
+                    found = found + v * p.dtype(element_of(x, c, y, i, channels, t))
+            cp.store(slots[a * width + b], 0, found, whole=True)
 
 
 def element_of(x: Any, c: Any, y: Any, i: Any, channels: Any, t: Any) -> Any:
@@ -400,14 +376,14 @@ def elements_of_two(v: Any) -> Any:
 
 
 def weights_of_two(v: Any) -> Any:
-    """Three weights for two results."""
-    outer = 0.5 * (v[0] + v[2])
-    return v[0], outer + 0.5 * v[1], outer - 0.5 * v[1], v[2]
+    """Three weights for two results; twice those of the points 1 and -1."""
+    outer = v[0] + v[2]
+    return v[0], outer + v[1], outer - v[1], v[2]
 
 
 def results_of_two(v: Any) -> Any:
     """Two results of four products."""
-    return v[0] + v[1] + v[2], v[1] - v[2] - v[3]
+    return v[0] + 0.5 * (v[1] + v[2]), 0.5 * (v[1] - v[2]) - v[3]
 
 
 def elements_of_four(v: Any) -> Any:
@@ -420,9 +396,9 @@ def elements_of_four(v: Any) -> Any:
 
 def weights_of_four(v: Any) -> Any:
     """Three weights for four results."""
-    near, far = (v[0] + v[2]) / -6, (v[0] + 4 * v[2]) / 24
-    one, two = v[1] / -6, v[1] / 12
-    return v[0] / 4, near + one, near - one, far + two, far - two, v[2]
+    near, far = (v[0] + v[2]) * (-1 / 6), (v[0] + 4 * v[2]) * (1 / 24)
+    one, two = v[1] * (-1 / 6), v[1] * (1 / 12)
+    return v[0] * 0.25, near + one, near - one, far + two, far - two, v[2]
 
 
 def results_of_four(v: Any) -> Any:
