@@ -283,7 +283,8 @@ def _number(frame: Frame, item: Any) -> Any:
     """An item of which the least or greatest is asked for."""
     if _is_number(item):
         return item
-    what, hint = "the loop of min() or max()", "look for the place, as in max(range(n), key=...)"
+    what = "min() or max() of a sequence of run time or with a `key`"
+    hint = "look for the place, as in max(range(n), key=lambda k: a[k])"
     given = describe(item)
     raise frame.tracer.error("E207", what=what, expected="numbers", given=given, hint=hint)
 

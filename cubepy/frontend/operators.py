@@ -37,6 +37,11 @@ def _is_not_in(item: Any, container: Any) -> bool:
     return item not in container
 
 
+def _complement(value: Any) -> Any:
+    """`~`; of a bool `not`, as of one of run time, where Python takes it for an integer."""
+    return not value if isinstance(value, bool) else ~value
+
+
 _PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -52,7 +57,7 @@ _PYTHON: dict[type[ast.AST], Callable[..., Any]] = {
     ast.BitXor: _operator.xor,
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
-    ast.Invert: operator.invert,
+    ast.Invert: _complement,
     ast.Not: operator.not_,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

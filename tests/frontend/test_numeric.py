@@ -1,6 +1,7 @@
 """Numeric functions that take several operations or are operators, against Python and NumPy."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -249,3 +250,23 @@ _add: Any = np.add
 def test_wrong_numbers_of_arguments_are_refused(function: Any):
     with pytest.raises(cp.CompileError, match="E106"):
         of_one.over(4)(np.ones(4, np.float32), function, np.ones(4, np.float32))
+
+
+@cp.cube
+def complements(x, flag: cp.Comptime[bool], out):
+    is_positive = x[0] > 0
+    out[0] = 1 if ~flag else 0
+    out[1] = 1 if ~is_positive else 0
+    out[2] = cp.i32(~flag) + 10 * cp.i32(~is_positive)
+    out[3] = 1 if operator.invert(flag) else 0
+    out[4] = 1 if (~flag if is_positive else flag) else 0
+    out[5] = ~5 + ~cp.i32(x[0])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("flag", [True, False])
+def test_complements_of_bools_are_the_same_at_comptime(device: str, flag: bool):
+    out = np.zeros(6, np.int32)
+    complements.configure(device=device)[1, 1](np.float32([flag]), flag, out)
+    no = int(not flag)
+    np.testing.assert_array_equal(out, [no, no, 11 * no, no, 0, -6 + ~int(flag)])

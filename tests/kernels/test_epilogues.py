@@ -319,3 +319,23 @@ def test_a_quantised_factor_by_a_vector_gives_the_index_in_their_result():
     a, q, more = random(7), np.arange(-10, 11, dtype=np.int8).reshape(7, 3), random(3)
     found = kernels.matmul(a, kernels.Quantised(q, 0.5), epilogue=(residual, more))
     np.testing.assert_allclose(found, a @ (q * 0.5) + more, 1e-4, 1e-4)
+
+
+def test_extras_that_are_written_share_no_memory():
+    def kept(v: Any, i: Any, e: Any) -> Any:
+        e[i[0], i[1]] = v
+        return v
+
+    a, b = np.random.default_rng().standard_normal((2, 40, 40)).astype("f4")
+    right, softmaxes = a @ b, kernels.softmax(a, 0)
+    for _ in range(3):  # the short way, too
+        copy = np.full((40, 40), np.nan, np.float32)
+        found = kernels.matmul(a, b, epilogue=(kept, copy))
+        np.testing.assert_allclose(found, right, 1e-4, 1e-4)
+        np.testing.assert_array_equal(copy, found)
+        np.testing.assert_array_equal(kernels.softmax(a, 0, out=a.copy()), softmaxes)
+        for view in (a, a[::-1], a.T, b[:, ::-1]):
+            with pytest.raises(cp.LaunchError, match="updated overlaps another argument"):
+                kernels.matmul(a, b, epilogue=(kept, view))
+        with pytest.raises(cp.LaunchError, match="updated overlaps another argument"):
+            kernels.softmax(a, 0, epilogue=(kept, a[:, ::-1]))

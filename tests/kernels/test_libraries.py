@@ -60,6 +60,10 @@ def test_sparse_results_are_refused():
         kernels.sum(torch.zeros(4, 6), 0, out=torch.zeros(6).to_sparse())
     with pytest.raises(LaunchTypeError, match="no kernel reaches"):
         kernels.sum(torch.zeros(4, 6, device="meta"), 0)
+    with pytest.raises(LaunchTypeError, match="cannot be read"):
+        kernels.sum(torch.nested.nested_tensor([torch.ones(3), torch.ones(2)]))
+    with pytest.raises(LaunchTypeError, match="cannot be read"):
+        torch.func.vmap(kernels.softmax)(torch.ones(3, 4))
 
 
 @pytest.mark.optional("torch")

@@ -118,6 +118,15 @@ def test_prologue_and_epilogue(draw: Any, last: bool):
     np.testing.assert_allclose(found, adaptive(x * -2.0, (4, 6), "avg") + by_batch, 1e-5, 1e-5)
 
 
+@pytest.mark.parametrize("step", [3, 5, 6, 7])
+def test_prologues_of_lines_of_no_power_of_two(draw: Any, step: int):
+    x = draw.numbers.standard_normal((2, 3, 17, 45)).astype(np.float32)
+    found = kernels.max_pool2d(x, 3, step, 1, prologue=double)
+    np.testing.assert_array_equal(found, kernels.max_pool2d(x * -2, 3, step, 1))
+    found = kernels.avg_pool2d(x, 3, step, 1, prologue=double)
+    np.testing.assert_allclose(found, averages(x * -2.0, 3, step, 1, False), 1e-5, 1e-5)
+
+
 def random_options(pick: Any, axes: int) -> dict[str, Any]:
     kernel = tuple(pick.choice((1, 2, 3, 3, 5)) for _ in range(axes))
     return {

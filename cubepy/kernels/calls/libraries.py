@@ -191,6 +191,12 @@ class TorchLibrary:
         self._unit = ALIGNMENT if self.keeps_alignment else 8
 
     def key(self, x: Any) -> Any:
+        try:
+            return self._key(x)
+        except RuntimeError:  # of nested ones and those of torch.func, refused when a plan is made
+            return x.dtype, None
+
+    def _key(self, x: Any) -> Any:
         is_special = x.is_neg() or x.layout is not torch().strided
         records = x.requires_grad and torch().is_grad_enabled()
         address = 0 if is_special else x.data_ptr()

@@ -218,7 +218,7 @@ def _start(
         what = f"is {seed!r} and `offset` {offset!r}; both are integers"
         raise refused(function, "seed", what, "") from None
     if not 0 <= first < 2**62:
-        raise wrong(function, f"`offset` is {first}; it counts elements, from 0 on")
+        raise wrong(function, f"`offset` is {first}; it counts elements, from 0 to 2**62 - 1")
     if key is not None:
         return key, first
     if first:
