@@ -54,6 +54,7 @@ def test_results_keep_the_order_of_axes(device: str):
 
 
 @pytest.mark.optional("torch")
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_sparse_results_are_refused():
     torch = require_package("torch")
     with pytest.raises(LaunchTypeError, match="sparse"):
