@@ -247,9 +247,10 @@ def test_conv2d_of_squares(on: On, precision: str):
         weight = cp.kernels.prepack(w, precision=precision)
         return cp.kernels.conv2d(x, weight, bias, padding=1)
 
-    x, w, bias = numbers(2, 3, 5, 6), numbers(5, 3, 3, 3), numbers(5)
-    found = on(packed, x, w, bias)
-    np.testing.assert_allclose(found, convolved(x, w) + bias[:, None, None], 1e-4, 1e-3)
+    for rows, columns in ((5, 6), (2, 7), (9, 3)):
+        x, w, bias = numbers(2, 3, rows, columns), numbers(5, 3, 3, 3), numbers(5)
+        found = on(packed, x, w, bias)
+        np.testing.assert_allclose(found, convolved(x, w) + bias[:, None, None], 1e-4, 1e-3)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 6])

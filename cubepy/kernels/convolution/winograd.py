@@ -22,7 +22,14 @@ from dataclasses import replace
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.convolution.blocks import Bands, bring, finish, out_extents, place_of_cube
+from cubepy.kernels.convolution.blocks import (
+    Bands,
+    bring,
+    clear,
+    finish,
+    out_extents,
+    place_of_cube,
+)
 from cubepy.kernels.convolution.packing import Packing
 from cubepy.kernels.convolution.problem import Window
 from cubepy.kernels.matmul.strategies import power_above
@@ -126,6 +133,7 @@ def convolve_squares(
     sums = cp.shared((s.results * t.room, p.step), p.dtype)
     seen, doubts = cp.shared(s.results * t.room, p.dtype), cp.shared(t.room, cp.i32)
     change_rows(x[n], squares, seen, doubts, (z, y0, x0), (down, across), channels, window, t)
+    clear(squares, s.positions * count * t.pitch, (rows - count) * t.pitch, bands)
     for panel in range(first, min(first + panels_each, total)):
         for c0 in range(0, channels, p.depth):
             part = panels[weights_at(panel, c0, channels, p) :]
@@ -177,7 +185,9 @@ def change_rows(
     pitch, band, count = across * t.basis.size + TAPS - 1, down * t.basis.size, down * across
     held = cp.shared(t.bands.held + p.line * (p.depth + 1), p.dtype)
     near = cp.shared((p.line, p.line), p.dtype)
-    sizes = cp.shared(t.bands.held // p.depth + power_above(t.basis.extent), p.dtype)
+    behind = power_above(t.basis.extent)
+    sizes = cp.shared(t.bands.held // p.depth + behind + p.line, p.dtype)
+    clear(sizes, (band + TAPS - 1) * pitch, behind, t.bands)
     for c0 in range(0, channels, p.depth):
         bring(x, held, near, corner, band, (c0, channels), pitch, window, t.bands)
         add_sizes(held, sizes, (band + TAPS - 1) * pitch, c0 == 0, p)
