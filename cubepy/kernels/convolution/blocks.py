@@ -375,17 +375,28 @@ def add_run(
 
 def keep(found: Any, slot: Any, begins: Any, zero: Any, t: Any) -> None:
     """Put a tile into memory, without what `zero_products` are, or add it to what is there."""
-    p = t.packing
-    if begins:
-        for r in cp.unroll(range(t.pixels)):
-            for c in cp.unroll(range(p.step // p.wide)):
-                v = found[r, c] - zero[c] if p.is_moved else found[r, c]
-                cp.store(slot[r], c * p.wide, v, whole=True)
+    if begins:  # the branches are functions, so that names of one are none of the other
+        put_tile(found, slot, zero, t)
     else:
-        for r in cp.unroll(range(t.pixels)):
-            for c in cp.unroll(range(p.step // p.wide)):
-                v = cp.load(slot[r], c * p.wide, line=p.wide, fill=None) + found[r, c]
-                cp.store(slot[r], c * p.wide, v, whole=True)
+        add_tile(found, slot, t)
+
+
+def put_tile(found: Any, slot: Any, zero: Any, t: Any) -> None:
+    """The first part of a tile."""
+    p = t.packing
+    for r in cp.unroll(range(t.pixels)):
+        for c in cp.unroll(range(p.step // p.wide)):
+            v = found[r, c] - zero[c] if p.is_moved else found[r, c]
+            cp.store(slot[r], c * p.wide, v, whole=True)
+
+
+def add_tile(found: Any, slot: Any, t: Any) -> None:
+    """A further part of a tile."""
+    p = t.packing
+    for r in cp.unroll(range(t.pixels)):
+        for c in cp.unroll(range(p.step // p.wide)):
+            v = cp.load(slot[r], c * p.wide, line=p.wide, fill=None) + found[r, c]
+            cp.store(slot[r], c * p.wide, v, whole=True)
 
 
 def finish(

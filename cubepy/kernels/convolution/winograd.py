@@ -256,8 +256,13 @@ def multiply_squares(
             cp.prefetch(ahead, c * p.step + line * p.line, 2)
         for r in cp.unroll(range(t.tile)):
             found[r] = found[r] + v * squares[r * t.pitch + c]
+    put_tile(found, products, t)
+
+
+def put_tile(found: Any, products: Any, t: Any) -> None:
+    """The products of these and the parts before."""
     for r in cp.unroll(range(t.tile)):
-        cp.store(products, r * p.step, found[r], whole=True)
+        cp.store(products, r * t.packing.step, found[r], whole=True)
 
 
 def bring_tile(found: Any, products: Any, t: Any) -> None:
