@@ -19,6 +19,7 @@ from cubepy.errors import (
     DeviceLostError,
     Error,
     LaunchError,
+    LaunchTypeError,
     OutOfBoundsError,
     UnsupportedError,
 )

@@ -6,7 +6,9 @@ in the middle is done by a thread of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
 from threading import Thread, current_thread, main_thread
 from typing import Generic, TypeVar
@@ -14,6 +16,8 @@ from typing import Generic, TypeVar
 from cubepy.scoped import Scoped
 
 T = TypeVar("T")
+TURN = 0.0002
+"""Seconds after which a thread hands Python to one that waits for it, while two compile."""
 _waiting: Scoped[Callable[[], None]] = Scoped("cubepy_meanwhile")
 _helping: Scoped[bool] = Scoped("cubepy_helping")
 
@@ -56,11 +60,28 @@ def all_done(jobs: Sequence[Callable[[], T]]) -> list[T]:
         return [last()]
     rest = _Rest(others)
     try:
-        with _waiting.holding(rest.begin):
+        with quick_turns(), _waiting.holding(rest.begin):
             found = last()
     finally:
         rest.wait()
     return [*rest.results(), found]
+
+
+@contextmanager
+def quick_turns() -> Generator[None]:
+    """A block in which threads take turns soon.
+
+    One that compiles is back from LLVM some 20 times, for moments, and would wait 5 ms each time
+    while another traces. The interval is the process's: what others set meanwhile stays.
+    """
+    before = sys.getswitchinterval()
+    try:
+        if before > TURN:
+            sys.setswitchinterval(TURN)
+        yield
+    finally:
+        if before > TURN and abs(sys.getswitchinterval() - TURN) < TURN / 2:
+            sys.setswitchinterval(before)
 
 
 class _Rest(Generic[T]):

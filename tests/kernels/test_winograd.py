@@ -19,6 +19,7 @@ from cubepy.targets import parse_target
 from tests.winograd_errors import INPUTS, PRECISIONS, bound, constant, direct_bound, exact
 
 RNG = np.random.default_rng()
+SCRATCH = 1 << 26
 SIZES = pytest.mark.parametrize("size", [2, 4])
 
 
@@ -196,7 +197,7 @@ def test_it_is_chosen_where_it_is_faster():
         extents = 1, extent, extent
         problem = Problem(window, batch, channels, filters, 1, extents, extents, f32, *[False] * 3)
         direct = strategies.packing(target, filters, channels, 1, 9, f32, f32)
-        return strategies.squares_for(target, problem, direct, None) is not None
+        return strategies.squares_for(target, problem, direct, None, SCRATCH) is not None
 
     layers = (64, 56), (128, 28), (256, 14)
     assert all(chosen(batch, n, n, extent) for n, extent in layers for batch in (1, 16))
@@ -233,6 +234,17 @@ def test_extents_share_a_kernel(monkeypatch: pytest.MonkeyPatch):
     assert len(built) <= 2
 
 
+@pytest.mark.parametrize("precision", [None, "winograd2x2", "winograd4x4"])
+def test_where_a_cube_may_have_little_memory(precision: str | None):
+    """Squares are made if they fit, for all channels, and else the definition."""
+    w = INPUTS["normal"](RNG, 64, 64, 3, 3)
+    for batch, scratch in enumerate((600_000, 1_000_000, 2_071_552, 1 << 22, 1 << 24), 1):
+        x = INPUTS["normal"](RNG, batch, 64, 30, 30)  # of another plan
+        with cp.settings(scratch_bytes=scratch):
+            found = cp.kernels.conv2d(x, cp.kernels.prepack(w, precision=precision), padding=1)
+        np.testing.assert_allclose(found, exact(x, w), 1e-3, 1e-3)
+
+
 def test_where_it_does_not_serve_weights_are_packed_as_ever():
     w = INPUTS["normal"](RNG, 8, 4, 5, 5)
     x = INPUTS["normal"](RNG, 1, 4, 9, 9)
@@ -264,7 +276,7 @@ def test_all_rows_and_panels_are_divided_among_cubes():
         extents = (1, rows, columns)
         problem = Problem(window, batch, channels, filters, 1, extents, extents, f32, *[False] * 3)
         direct = strategies.packing(target, filters, channels, 1, 9, f32, f32)
-        t = strategies.squares_for(target, problem, direct, size)
+        t = strategies.squares_for(target, problem, direct, size, SCRATCH)
         assert t is not None
         assert 1 <= t.tile <= t.down * t.across
         assert t.width >= columns or t.width % t.bands.pixels == 0

@@ -178,7 +178,8 @@ class Plan:
         return (*arrays, *results, *[make() for make in self.scratch])
 
     def _check_overlaps(self, addresses: list[int], written: Sequence[int]) -> None:
-        """E601 where a written operand shares memory with another that is not the same array."""
+        """E601 where a written operand shares memory with another, unless the plan knows that they
+        are one array."""
         reaches = self.reaches
         for one in written:
             low, high = reaches[one]

@@ -172,7 +172,7 @@ def _in_long_rows(target: Target, c: Convolution, p: Packing) -> Convolution:
 def _squares(target: Target, c: Convolution, packing: Packing) -> Squares | None:
     packed = c.weights.packed
     size = 0 if packed is None else PRECISIONS[packed.precision]
-    return strategies.squares_for(target, c.problem, packing, size)
+    return strategies.squares_for(target, c.problem, packing, size, get("scratch_bytes"))
 
 
 def _launch_squares(planner: Planner, c: Convolution, t: Squares) -> None:

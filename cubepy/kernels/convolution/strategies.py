@@ -44,6 +44,8 @@ FEW_FILTERS, LONG_ROWS, MOST_STRIDE = 4, 4, 4
 filters of many channels are made so; and the longest stride along rows."""
 START = 5000
 """Cycles that a cube takes to start, roughly."""
+FEW_BYTES = 4096
+"""Of a cube of Winograd's form: what is not counted of its memory, as for alignment, at most."""
 WORTH = 1.05
 """How much more work another form must have for Winograd's to be chosen unasked."""
 TILE_START = 2
@@ -294,9 +296,12 @@ def _summed(problem: Problem, pixels: int, share: int, p: Packing) -> int:
     return pixels if is_one else share * pixels
 
 
-def squares_for(target: Target, problem: Problem, p: Packing, size: int | None) -> Squares | None:
+def squares_for(
+    target: Target, problem: Problem, p: Packing, size: int | None, scratch_bytes: int
+) -> Squares | None:
     """How a convolution is made in Winograd's form of squares of that `size`; None where it cannot
-    be, for 0, and where no size is asked for and it is more work."""
+    be, for 0, where no size is asked for and it is more work, and where a cube may not have so much
+    memory."""
     w, is_flat = problem.window, problem.extents[0] == problem.results[0] == 1
     is_square = w.kernel == (1, TAPS, TAPS) and is_flat and problem.groups == 1
     is_dense = w.stride == w.dilation == (1, 1, 1)
@@ -304,6 +309,8 @@ def squares_for(target: Target, problem: Problem, p: Packing, size: int | None) 
     if size == 0 or not (is_square and is_dense and takes):
         return None
     t = squares(target, problem, p, Basis(size or 2))
+    if t.elements * p.dtype.itemsize + FEW_BYTES > scratch_bytes:
+        return None
     if size is not None:
         return t
     b = bands(target, problem, p)

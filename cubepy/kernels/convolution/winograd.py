@@ -37,6 +37,9 @@ from cubepy.record import dataclass
 
 TAPS = 3
 """The extent of windows."""
+SURE, DOUBTED, BROUGHT = 0, 1, 2
+"""What is known of a square: its results are good in the other basis; they may not be; its elements
+are there for sums as they are defined."""
 SPREAD = 16
 """What a square depends on may be, as a sum of absolute elements, so many times what one of its
 results sees; from there on its results are summed as they are defined."""
@@ -88,6 +91,16 @@ class Squares:
     def apart(self) -> int:
         """The distance of a part of a panel at two positions, which share no set of a cache."""
         return self.packing.depth * self.packing.step + self.packing.line
+
+    @property
+    def elements(self) -> int:
+        """What a cube has room for in all, beside a few lines."""
+        s, p, tiled = self.basis, self.packing, self.room + self.tile
+        squares = s.positions * (self.room * self.pitch + tiled * p.step) + self.tile * self.pitch
+        results = self.room * (s.results * (p.step + 1) + 1)
+        brought = self.bands.packing.depth
+        held = self.bands.held + self.bands.held // brought + p.line * (brought + p.line + 2)
+        return squares + s.extent * self.apart + results + held
 
     @property
     def compiled(self) -> Squares:
@@ -152,9 +165,13 @@ def convolve_squares(
             row, column = k // across * s.size, k % across * s.size
             slots = sums[row * width + column :]
             is_sure = change_products(products[k * p.step :], slots, seen, k, rows, width, t)
-            if doubts[k] != 0 or not is_sure:
-                place = y0 + row - window.before[1], x0 + column - window.before[2], panel
-                multiply_directly(x[n], panels, slots, place, channels, width, t)
+            if doubts[k] == DOUBTED or (doubts[k] == SURE and not is_sure):
+                place = y0 + row - window.before[1], x0 + column - window.before[2]
+                bring_square(x[n], squares[k * t.pitch :], place, count, channels, t)
+                doubts[k] = BROUGHT
+            if doubts[k] == BROUGHT:
+                place = panel, count, width
+                multiply_directly(squares[k * t.pitch :], panels, slots, place, channels, t)
         own = min(p.step, filters - panel * p.step)
         for row in range(min(band, results[1] - y0)):
             place = n, 0, y0 + row, x0, panel * p.step, own
@@ -310,8 +327,8 @@ def add_sizes(held: Any, sizes: Any, count: Any, begins: Any, p: Any) -> None:
 
 
 def judge_square(sizes: Any, seen: Any, pitch: Any, t: Any) -> Any:
-    """What each result of a square sees, as a sum of absolute elements; and 1 if the square is in
-    doubt: one of them sees something, but less than a part of the whole, or not a number."""
+    """What each result of a square sees, as a sum of absolute elements; and whether the square is
+    in doubt: one of them sees something, but less than a part of the whole, or not a number."""
     s = t.basis
     rows = tuple(
         cp.load(sizes, a * pitch, line=power_above(s.extent), fill=None) for a in range(s.extent)
@@ -319,45 +336,69 @@ def judge_square(sizes: Any, seen: Any, pitch: Any, t: Any) -> Any:
     runs = tuple(rows[a] + rows[a + 1] + rows[a + 2] for a in range(s.size))
     whole: Any = sum(rows)
     total = sum(whole[b] for b in range(s.extent))
-    doubts = cp.i32(0)
+    found = cp.i32(SURE if total * 0 == 0 else DOUBTED)
     for a in cp.unroll(range(s.size)):
         for b in cp.unroll(range(s.size)):
             own = runs[a][b] + runs[a][b + 1] + runs[a][b + 2]
             seen[a * s.size + b] = own
             if own != 0 and not total <= SPREAD * own:
-                doubts = cp.i32(1)
-    return doubts
+                found = cp.i32(DOUBTED)
+    return found
+
+
+def bring_square(x: Any, squares: Any, place: Any, count: Any, channels: Any, t: Any) -> None:
+    """The elements that a square of results depends on, in place of those in the other basis, with
+    zeros beside the image; `place`: the first row and column."""
+    s, p, (top, left) = t.basis, t.packing, place
+    height, width = extents_of(x, channels, t)
+    for position in range(s.positions):
+        y, i = top + position // s.extent, left + position % s.extent
+        is_inside = y >= 0 and y < height and i >= 0 and i < width
+        pixel = pixel_of(x, max(0, min(y, height - 1)), max(0, min(i, width - 1)), channels, t)
+        there = channels if is_inside else 0
+        for c in range(0, channels, p.line):
+            v = cp.Line[p.dtype, p.line](cp.load(pixel[:there], c, line=p.line))
+            cp.store(squares, position * count * t.pitch + c, v, whole=True)
+
+
+def extents_of(x: Any, channels: Any, t: Any) -> Any:
+    """Rows and columns of an image."""
+    if t.bands.has_whole_rows:
+        return x.shape[1], x.shape[2] // channels
+    return x.shape[1:3] if t.bands.has_channels_last else x.shape[2:4]
+
+
+def pixel_of(x: Any, y: Any, i: Any, channels: Any, t: Any) -> Any:
+    """All channels of an element of an image."""
+    if t.bands.has_whole_rows:
+        return x[0, y, i * channels :]
+    return x[0, y, i] if t.bands.has_channels_last else x[:, 0, y, i]
 
 
 def multiply_directly(
-    x: Any, weights: Any, slots: Any, place: Any, channels: Any, width: Any, t: Any
+    squares: Any, panels: Any, slots: Any, place: Any, channels: Any, t: Any
 ) -> None:
-    """The results of a square as they are defined; `place`: the first row and column that it
-    depends on, and the panel."""
-    s, p, (top, left, panel) = t.basis, t.packing, place
+    """The results of a square as they are defined, from elements that `bring_square` brought."""
+    s, p, (panel, count, width) = t.basis, t.packing, place
     for a in range(s.size):
-        for b in range(s.size):
-            found = cp.Line[p.dtype, p.step](0)
-            for c in range(channels):
-                source = weights[weights_at(panel, c, channels, p) :]
-                for tap in range(TAPS**2):
-                    v = cp.load(source, tap * p.depth * p.step, line=p.step, fill=None)
-                    y, i = top + a + tap // TAPS, left + b + tap % TAPS
-                    found = found + v * p.dtype(element_of(x, c, y, i, channels, t))
-            cp.store(slots[a * width + b], 0, found, whole=True)
+        found = cp.local(s.size, cp.Line[p.dtype, p.step], fill=0)
+        for c0 in range(0, channels, p.depth):
+            part = panels[weights_at(panel, c0, channels, p) :]
+            for tap in range(TAPS**2):
+                position = (a + tap // TAPS) * s.extent + tap % TAPS
+                row = squares[position * count * t.pitch + c0 :]
+                weights = part[tap * (p.depth * p.step) :]
+                for c in range(min(p.depth, channels - c0)):
+                    v = cp.load(weights, c * p.step, line=p.step, fill=None)
+                    for b in cp.unroll(range(s.size)):
+                        found[b] = found[b] + v * row[b * count * t.pitch + c]
+        put_row(found, slots[a * width :], t)
 
 
-def element_of(x: Any, c: Any, y: Any, i: Any, channels: Any, t: Any) -> Any:
-    """An element of an image; 0 beside it."""
-    b, zero = t.bands, x.dtype(0)
-    if b.has_whole_rows:
-        inside = y >= 0 and y < x.shape[1] and i >= 0 and i * channels < x.shape[2]
-        return x[0, y, i * channels + c] if inside else zero
-    if b.has_channels_last:
-        inside = y >= 0 and y < x.shape[1] and i >= 0 and i < x.shape[2]
-        return x[0, y, i, c] if inside else zero
-    inside = y >= 0 and y < x.shape[2] and i >= 0 and i < x.shape[3]
-    return x[c, 0, y, i] if inside else zero
+def put_row(found: Any, slots: Any, t: Any) -> None:
+    """A row of results of a square."""
+    for b in cp.unroll(range(t.basis.size)):
+        cp.store(slots[b], 0, found[b], whole=True)
 
 
 # Changes of basis
