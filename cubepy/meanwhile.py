@@ -59,11 +59,12 @@ def all_done(jobs: Sequence[Callable[[], T]]) -> list[T]:
     if not others:
         return [last()]
     rest = _Rest(others)
-    try:
-        with quick_turns(), _waiting.holding(rest.begin):
-            found = last()
-    finally:
-        rest.wait()
+    with quick_turns():
+        try:
+            with _waiting.holding(rest.begin):
+                found = last()
+        finally:
+            rest.wait()
     return [*rest.results(), found]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import cubepy as cp
-from cubepy.meanwhile import all_done, note_compilation, uninterrupted
+from cubepy.meanwhile import TURN, all_done, note_compilation, uninterrupted
 
 word: ContextVar[str] = ContextVar("word", default="none")
 
@@ -201,3 +202,27 @@ def test_a_signal_in_the_middle_of_a_compilation_leaves_llvm_whole(
             kernel[1, 4](x, out)
     kernel[1, 4](x, out)
     np.testing.assert_array_equal(out, 3.25)
+
+
+def test_threads_take_turns_sooner_while_two_compile() -> None:
+    before = sys.getswitchinterval()
+    seen: list[float] = []
+
+    def look() -> None:
+        note_compilation()
+        seen.append(sys.getswitchinterval())
+
+    def fail() -> None:
+        raise ValueError("no kernel")
+
+    all_done([look, look])
+    assert seen == pytest.approx([TURN, TURN])
+    assert sys.getswitchinterval() == before
+    with pytest.raises(ValueError, match="no kernel"):
+        all_done([look, fail])
+    assert sys.getswitchinterval() == before
+    try:
+        all_done([look, lambda: sys.setswitchinterval(0.003)])  # what others set stays
+        assert sys.getswitchinterval() == pytest.approx(0.003)
+    finally:
+        sys.setswitchinterval(before)

@@ -54,7 +54,7 @@ CHANGED = 4
 """Cycles for each position of a line of elements or products that changes its basis."""
 SQUARES = 7
 """Of what number squares of a row are multiples where a row is cut, so that tiles fill them."""
-BROUGHT, RUN = 64, 512
+BROUGHT, RUN = 64, 256
 """The most channels that are brought at a time, so that arrays of many channels share a kernel;
 more where windows have so few taps that less than `RUN` products would be added in registers."""
 FEW_PIXELS = 1 << 18
