@@ -148,19 +148,7 @@ def convolve_squares(
     change_rows(x[n], squares, seen, doubts, (z, y0, x0), (down, across), channels, window, t)
     clear(squares, s.positions * count * t.pitch, (rows - count) * t.pitch, bands)
     for panel in range(first, min(first + panels_each, total)):
-        for c0 in range(0, channels, p.depth):
-            part = panels[weights_at(panel, c0, channels, p) :]
-            own = min(p.depth, channels - c0)
-            for a in range(s.extent):
-                change_weights(part, changed, a, own, t)
-                for b in range(s.extent):
-                    position = a * s.extent + b
-                    ahead = part[(TAPS**2 + position) * (p.depth * p.step) :]
-                    weights = changed[b * t.apart :]
-                    for k in range(0, rows, t.tile):
-                        tile = squares[(position * count + k) * t.pitch + c0 :]
-                        into = products[(position * rows + k) * p.step :]
-                        multiply_squares(tile, weights, ahead, into, c0 == 0, own, t)
+        multiply_panel(squares, panels, changed, products, (panel, count, rows), channels, t)
         for k in range(count):
             row, column = k // across * s.size, k % across * s.size
             slots = sums[row * width + column :]
@@ -177,6 +165,27 @@ def convolve_squares(
             place = n, 0, y0 + row, x0, panel * p.step, own
             shown = min(width, results[2] - x0)
             finish(sums[row * width :], out[n], place, shown, biases, extras, epilogue, bands)
+
+
+def multiply_panel(
+    squares: Any, panels: Any, changed: Any, products: Any, place: Any, channels: Any, t: Any
+) -> None:
+    """The products of all squares and a panel; `place`: its number, and how many squares, and
+    products of them, there are for each position."""
+    s, p, (panel, count, rows) = t.basis, t.packing, place
+    for c0 in range(0, channels, p.depth):
+        part = panels[weights_at(panel, c0, channels, p) :]
+        own = min(p.depth, channels - c0)
+        for a in range(s.extent):
+            change_weights(part, changed, a, own, t)
+            for b in range(s.extent):
+                position = a * s.extent + b
+                ahead = part[(TAPS**2 + position) * (p.depth * p.step) :]
+                weights = changed[b * t.apart :]
+                for k in range(0, rows, t.tile):
+                    tile = squares[(position * count + k) * t.pitch + c0 :]
+                    into = products[(position * rows + k) * p.step :]
+                    multiply_squares(tile, weights, ahead, into, c0 == 0, own, t)
 
 
 def weights_at(panel: Any, c: Any, channels: Any, p: Any) -> Any:
