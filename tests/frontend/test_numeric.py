@@ -267,6 +267,6 @@ def complements(x, flag: cp.Comptime[bool], out):
 @pytest.mark.parametrize("flag", [True, False])
 def test_complements_of_bools_are_the_same_at_comptime(device: str, flag: bool):
     out = np.zeros(6, np.int32)
-    complements.configure(device=device)[1, 1](np.float32([flag]), flag, out)
+    complements.configure(device=device)[1, 1](np.array([flag], np.float32), flag, out)
     no = int(not flag)
     np.testing.assert_array_equal(out, [no, no, 11 * no, no, 0, -6 + ~int(flag)])
