@@ -7,12 +7,19 @@ greatest integer overflows. So what follows a counter is `HIDDEN` where it is co
 that is no constant. Conditions that end a loop stay: they say how often it runs, and are right but
 for those that compare sums with a term of their own, as `if k + x < x: break` does, which asks
 whether a sum has wrapped around: NVVM ends the loop in its second step.
+
+NVVM ends the process at a guard that holds in one step, as `if k == 0` or `if k == n - 1`, of a
+loop of unknown length, where what it guards asks for one thing or another, as in
+`if not found or x[k] > 9`. There the counter is `HIDDEN`, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
+from cubepy.ir.types import bool_
 from cubepy.passes.legalise.linear_forms import LinearForms, is_integer
 from cubepy.passes.legalise.rows import HIDDEN
 from cubepy.passes.origins import Origins
@@ -54,7 +61,32 @@ class _Guards:
                 ]
                 if places and (shares or (self._is_open(op) and self._guards(op.result))):
                     found[op] = places[0]
+            place = self._step(op)
+            if place is not None and self._guards(op.result, _asks_twice):
+                found.setdefault(op, place)
         return found
+
+    def _step(self, op: Op) -> int | None:
+        """The operand that follows the counter of a loop of unknown length, of a condition that may
+        hold in one step: an equality, or an order beside a constant."""
+        is_truth = op.row is ops.CAST and op.result.type is bool_
+        if not is_truth and op.row not in (ops.EQ, ops.NE, *_ORDERS):
+            return None
+        if not all(map(is_integer, op.operands)):
+            return None
+        for k, value in enumerate(op.operands):
+            if op.row in _ORDERS and self._forms.of(op.operands[1 - k]).factors:
+                continue
+            if any(map(self._is_long, self._forms.steps(value, by_ones=False))):
+                return k
+        return None
+
+    def _is_long(self, counter: Value) -> bool:
+        """Whether the length of its loop is not known."""
+        loop = self._origins.owner(counter)
+        return (
+            loop is None or loop.row is not ops.FOR or loop.operands[1] not in self._forms.numbers
+        )
 
     def _shares(self, op: Op) -> bool:
         """Whether both operands are sums with one term, which each may have loaded itself."""
@@ -75,16 +107,30 @@ class _Guards:
         values = {v for operand in op.operands for v in self._forms.of(operand).factors}
         return len(values) > 1
 
-    def _guards(self, condition: Value) -> bool:
-        """Whether anything but the end of a loop depends on it."""
+    def _guards(self, condition: Value, counts: Callable[[Op], bool] | None = None) -> bool:
+        """Whether anything depends on it that `counts`: by default, but the end of a loop."""
+        counts = counts or _stays
         return any(
-            self._guards(user.result) if user.row in _LOGIC else not _ends_loop(user)
+            self._guards(user.result, counts) if user.row in _LOGIC else counts(user)
             for user in self._users.get(condition, ())
         )
 
 
-def _ends_loop(op: Op) -> bool:
-    return op.row is ops.IF and any(_leaves(region) for region in op.regions)
+def _stays(op: Op) -> bool:
+    """Whether an operation is no branch that ends a loop."""
+    return op.row is not ops.IF or not any(map(_leaves, op.regions))
+
+
+def _asks_twice(op: Op) -> bool:
+    """Whether an operation is a branch in which truths are joined, or a branch has both arms."""
+    inside = (inner for region in op.regions for inner in region.walk())
+    return op.row is ops.IF and any(map(_joins, inside))
+
+
+def _joins(op: Op) -> bool:
+    if op.row is not ops.IF:
+        return op.row in (ops.OR, ops.AND)
+    return len(op.regions[1].ops) > 1 or any(result.type is bool_ for result in op.results)
 
 
 def _leaves(region: Region) -> bool:
@@ -103,4 +149,6 @@ class _Hide(Rewriter):
             return
         operands = list(self.values(op.operands))
         operands[place] = self.emit(HIDDEN, (operands[place],), {}, op.span)
-        self.replaced[op.result] = self.emit(op.row, operands, {}, op.span, op.result.name)
+        self.replaced[op.result] = self.emit(
+            op.row, operands, dict(op.attrs), op.span, op.result.name
+        )
