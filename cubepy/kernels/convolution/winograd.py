@@ -231,10 +231,10 @@ def change_weights(part: Any, changed: Any, row: Any, channels: Any, t: Any) -> 
     """A row of positions of a part of a panel in the other basis."""
     for a in cp.unroll(range(t.basis.extent)):
         if row == a:
-            change_row(part, changed, a, channels, t)
+            change_row_of_weights(part, changed, a, channels, t)
 
 
-def change_row(part: Any, changed: Any, a: Any, channels: Any, t: Any) -> None:
+def change_row_of_weights(part: Any, changed: Any, a: Any, channels: Any, t: Any) -> None:
     """As `change_weights`, of a row that is known."""
     p, size = t.packing, t.packing.depth * t.packing.step
     for k in range(0, channels * p.step, p.line):
