@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.jit.kernel import CubeKernel, cube
-from cubepy.lang.builtins import UNIT_POS, f32, i16, i32, u16, u32
+from cubepy.lang.builtins import UNIT_POS, f32, i16, i32, local, u16, u32
 
 Expected = Callable[[Any, Any], Any]
 
@@ -109,6 +109,15 @@ def chosen_zero(x: Any, y: Any, out: Any):
     out[i] = i32(1 / (found + found) < 0)
 
 
+@cube
+def compared_maximum(x: Any, y: Any, out: Any):
+    """ptxas of CUDA 13.0 to 13.3 asks of the wrong half of a register whether a maximum is 3."""
+    i = UNIT_POS
+    three = local(1, u32, 3)
+    greatest = max(y[i], 3)
+    out[i] = x[i] if greatest == i16(three[0]) else i32(greatest)
+
+
 def _negated(x: Any) -> Any:
     return (0 - x.astype(np.int64)).astype(np.int32)
 
@@ -158,6 +167,10 @@ def _chosen_zero(x: Any, y: Any) -> Any:
     return np.ones_like(x)  # all numbers and zeros are negative
 
 
+def _compared_maximum(x: Any, y: Any) -> Any:
+    return np.where(y <= 3, x, y.astype(np.int32))
+
+
 CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "three-way minimum": (three_way_minimum, _three_way_minimum),
     "three-way maximum of 16 bits": (three_way_maximum_of_shorts, _three_way_maximum),
@@ -169,5 +182,6 @@ CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "guard in a loop": (guarded_steps, _guarded_steps),
     "sign of a zero": (chosen_zero, _chosen_zero),
     "loop that a wrapped sum ends": (ended_by_wrapping, _ended_by_wrapping),
+    "maximum that is compared": (compared_maximum, _compared_maximum),
     "negation cut to 16 bits": (narrowed_negation, lambda x, y: 2 * _negated_short(x, y)),
 }

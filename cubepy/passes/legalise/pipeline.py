@@ -29,6 +29,7 @@ from cubepy.passes.pipeline import Pass, run
 _POSITIONS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS)
 _WAITS = (BARRIER_TRY_WAIT, ops.SYNC_UNITS)
 _DIVISIONS = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
+_HIDDEN_FROM_NVIDIA = ("hide_negations", "hide_extrema", "hide_guards", "hide_zeros")
 Dump = Callable[[str, Kernel], None]
 
 
@@ -91,7 +92,7 @@ def steps(target: Capabilities) -> list[Pass]:
         (not target.bools_in_memory, (_step("store_bools_as_bytes"),)),
         # after folding, which makes sums of sums
         (not target.wraps_signed, (*simplify, _step("wrap_signed"), *simplify)),
-        (target.of_nvidia, (_step("hide_negations"), _step("hide_guards"), _step("hide_zeros"))),
+        (target.of_nvidia, tuple(map(_step, _HIDDEN_FROM_NVIDIA))),
     ]
     return [step for is_needed, group in listed if is_needed for step in group]
 

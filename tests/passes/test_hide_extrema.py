@@ -1,0 +1,116 @@
+"""Minima of short integers that may be compared are spelled so that no compiler shortens them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cubepy as cp
+from tests.compilers.ptx import launching
+
+UNITS = 16
+SHORT = (cp.i8, cp.u8, cp.i16, cp.u16)
+NUMPY = {cp.i8: np.int8, cp.u8: np.uint8, cp.i16: np.int16, cp.u16: np.uint16}
+
+
+def greatest(v: Any, low: Any) -> Any:
+    return max(v, low)
+
+
+def least(v: Any, low: Any) -> Any:
+    return min(v, low)
+
+
+def chosen(v: Any, low: Any) -> Any:
+    return low if v < low else v
+
+
+def branched(v: Any, low: Any) -> Any:
+    found = v
+    if low > v:
+        found = low
+    return found
+
+
+def wider(v: Any, low: Any) -> Any:
+    return max(cp.i32(v), cp.i32(low))
+
+
+def chosen_wider(v: Any, low: Any) -> Any:
+    w = cp.i64(v)
+    return cp.i64(low) if w < cp.i64(low) else w
+
+
+CHOICES = (greatest, least, chosen, branched, wider, chosen_wider)
+
+
+@cp.cube
+def asked(x, choose: cp.Comptime[Any], out):
+    i = cp.UNIT_POS
+    three = cp.local(1, cp.u32, 3)
+    low = x.dtype(cp.i16(three[0]))
+    found = choose(x[i], x.dtype(3))
+    out[i] = (cp.i32(7) if found == found.dtype(low) else cp.i32(found)) + cp.i32(3)
+
+
+@cp.cube
+def true(x, choose: cp.Comptime[Any], out):
+    i = cp.UNIT_POS
+    zero = cp.local(1, cp.u32, 0)
+    found = choose(x[i], x.dtype(cp.i16(zero[0])))
+    out[i] = cp.i32(found) if bool(found) else cp.i32(100)
+
+
+@cp.cube
+def unasked(x, choose: cp.Comptime[Any], out):
+    i = cp.UNIT_POS
+    out[i] = cp.i32(choose(x[i], x.dtype(3)))
+
+
+def made(kernel: cp.CubeKernel, choose: Any) -> cp.CubeKernel:
+    @cp.cube
+    def program(x, out):
+        kernel.function(x, choose, out)
+
+    return program
+
+
+def in_numpy(choose: Any, x: np.ndarray, low: int) -> np.ndarray:
+    wide = x.astype(np.int32)
+    return np.minimum(wide, low) if choose is least else np.maximum(wide, low)
+
+
+@pytest.mark.optional("cuda.bindings")
+@pytest.mark.parametrize("t", SHORT, ids=str)
+@pytest.mark.parametrize("choose", CHOICES)
+@pytest.mark.parametrize("kernel", [asked, true])
+def test_no_short_minimum_is_compared(kernel: cp.CubeKernel, choose: Any, t: Any):
+    launching.require()
+    x = np.random.default_rng().integers(0, 7, UNITS).astype(NUMPY[t])
+    out = np.full(UNITS, 77, np.int32)
+    program = made(kernel, choose)
+    ptx = program[1, UNITS].inspect(x, out, target="cuda:sm_90a", stage="ptx")
+    assert not re.search(r"(max|min)\.[su]16", ptx)
+    launching.launch(program, UNITS, [x, out])
+    found = in_numpy(choose, x, 3 if kernel is asked else 0)
+    expected = (
+        np.where(found == 3, 7, found) + 3 if kernel is asked else np.where(found, found, 100)
+    )
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "opencl"])
+def test_others_keep_their_text(target: str):
+    plain = made(unasked, greatest)[1, UNITS].inspect("i16[16]", "i32[16]", target=target)
+    assert "hidden" not in plain
+    text = made(asked, greatest)[1, UNITS].inspect("i16[16]", "i32[16]", target=target)
+    assert "hidden((int)" in text
+
+
+@pytest.mark.parametrize("target", ["hip:gfx942", "metal"])
+def test_other_compilers_get_short_minima(target: str):
+    text = made(asked, greatest)[1, UNITS].inspect("i16[16]", "i32[16]", target=target)
+    assert "hidden" not in text
