@@ -6,6 +6,7 @@ are read, and an assignment keeps the type; all else is as wild as Python allows
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -182,7 +183,8 @@ class _Writer(Expressions):
             arrays = [name]
         array = self._c.choose(arrays)
         sign = self._c.choose(("=", "=", "+=", "-=", "*="))
-        part = self._c.choose(("", "", "[1:]", "[:3]", "[::2]"))
+        parts = ("[1:]", "[:3]", "[::2]") if array.startswith("l") else ()
+        part = self._c.choose(("", "", *parts))
         place = self._index(array) if not part else f"cp.i32({self._value('i32', 1)}) % 2"
         self._line(f"{array}{part}[{place}] {sign} {self._value(t, 2)}")
 
@@ -502,7 +504,7 @@ class _Writer(Expressions):
                 if pattern == f"({new}, *_)":
                     continue
                 with self._block(f"case {pattern}:"):
-                    if new in pattern:
+                    if re.search(rf"\b{new}\b", pattern):
                         self._scope.numbers[t].append(new)
                     self._body(self._c.number(1, 2))
                     self._maybe_jump()
