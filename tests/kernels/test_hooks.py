@@ -19,6 +19,8 @@ from cubepy.errors import LaunchTypeError
 A = np.ones((8, 8), np.float32)
 IMAGE = np.ones((1, 3, 8, 8), np.float32)
 FILTERS = np.ones((4, 3, 3, 3), np.float32)
+TURNED = np.ones((3, 4, 3, 3), np.float32)
+ENDS = np.array([8], np.int32)
 
 
 class Doubled:
@@ -45,10 +47,17 @@ EPILOGUES: dict[str, Callable[[Any], Any]] = {
     "max_pool2d": lambda e: kernels.max_pool2d(IMAGE, 2, epilogue=e),
     "softmax": lambda e: kernels.softmax(A, epilogue=e),
     "layer_norm": lambda e: kernels.layer_norm(A, 8, epilogue=e),
+    "batch_norm": lambda e: kernels.batch_norm(A, A[0], A[0], epilogue=e),
+    "group_norm": lambda e: kernels.group_norm(A, 2, epilogue=e),
+    "instance_norm": lambda e: kernels.instance_norm(IMAGE, epilogue=e),
+    "conv_transpose2d": lambda e: kernels.conv_transpose2d(IMAGE, TURNED, epilogue=e),
+    "grouped_matmul": lambda e: kernels.grouped_matmul(A, A[None], ENDS, epilogue=e),
 }
 PROLOGUES: dict[str, Callable[[Any], Any]] = {
     "max_pool2d": lambda p: kernels.max_pool2d(IMAGE, 2, prologue=p),
     "softmax": lambda p: kernels.softmax(A, prologue=p),
+    "batch_norm": lambda p: kernels.batch_norm(A, A[0], A[0], prologue=p),
+    "group_norm": lambda p: kernels.group_norm(A, 2, prologue=p),
     "sum": lambda p: kernels.sum(A, prologue=p),
 }
 REFUSED: tuple[tuple[Any, str], ...] = (
@@ -62,8 +71,10 @@ REFUSED: tuple[tuple[Any, str], ...] = (
     (cp.f64, r"signature is cp.f64\(value, /\)"),
     ("relu", "is 'relu', no function"),
     (3, "is 3, no function"),
-    ([scaled], "is a list, no function"),
+    ([scaled], r"signature is scaled\(by, v, index\)"),
     ((), "is a tuple, no function"),
+    ([], "is a tuple, no function"),
+    ((7,), "is 7, no function"),
     (functools.lru_cache(lambda v: v), "which kernels cannot call"),
     (kernels.softmax, "`cp.kernels.softmax`, which launches kernels itself"),
 )
@@ -89,6 +100,12 @@ def test_arrays_of_an_epilogue():
     long_default = (lambda v, index, table=A: v, A, A)
     with pytest.raises(LaunchTypeError, match=r"<lambda>\(v, index, table=\.\.\.\)"):
         kernels.matmul(A, A, epilogue=long_default)
+
+
+def test_a_list_is_like_a_tuple():
+    add = [lambda v, index, x: v + x[index[-1]], A[0]]
+    np.testing.assert_array_equal(kernels.matmul(A, A, epilogue=add), A * 9)
+    np.testing.assert_allclose(kernels.batch_norm(A, A[0], A[0], epilogue=add), A, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", PROLOGUES)

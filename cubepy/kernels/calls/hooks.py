@@ -15,6 +15,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from cubepy.errors import fail
+from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import DType, Line, find_dtype
 from cubepy.kernels.calls.arguments import shown
 from cubepy.lang.function import BoundFunction, CubeFunction, unwrap
@@ -25,8 +26,12 @@ from cubepy.record import dataclass
 if TYPE_CHECKING:
     from cubepy.frontend.dispatch import Intrinsic
 
-NO_FUNCTION: Any = ((),)
-"""What stands for an epilogue that is an empty tuple: it is refused when the plan is made."""
+def parts_of_epilogue(epilogue: Any) -> tuple[Any, tuple[Any, ...], tuple[str, ...]]:
+    """The function, the arrays behind it, and their names in messages; a list is like a tuple."""
+    if not isinstance(epilogue, tuple | list):
+        return epilogue, (), ()
+    function, *arrays = epilogue or ((),)  # an empty one is no function, see `check_epilogue`
+    return function, tuple(arrays), tuple(f"epilogue[{k + 1}]" for k in range(len(arrays)))
 
 
 def check_epilogue(kernel: str, epilogue: Any, arrays: int) -> None:
@@ -45,6 +50,40 @@ def check_prologue(kernel: str, prologue: Any) -> None:
     """E602 unless a kernel can call `prologue(v)`."""
     if prologue is not None:
         check_function(kernel, "prologue", prologue, ("v",), "a prologue takes the element")
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """What a caller wants done with elements and with results; `arrays` are the epilogue's."""
+
+    prologue: Any
+    epilogue: Any
+    arrays: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
+    """The names of the arrays."""
+
+    @classmethod
+    def of(cls, prologue: Any, epilogue: Any) -> Functions:
+        """Of the arguments of a public function."""
+        if prologue is None and epilogue is None:
+            return PLAIN
+        return cls(prologue, *parts_of_epilogue(epilogue))
+
+    def check(self, kernel: str) -> None:
+        """E602 unless a kernel can call both."""
+        check_prologue(kernel, self.prologue)
+        check_epilogue(kernel, self.epilogue, len(self.arrays))
+
+    @property
+    def key(self) -> Any:
+        """What a plan depends on."""
+        if self is PLAIN:
+            return None
+        both = self.prologue, self.epilogue
+        return tuple(None if f is None else comptime_key(f) for f in both)
+
+
+PLAIN = Functions(None, None)
 
 
 def check_function(

@@ -10,7 +10,7 @@ from cubepy.frontend.signature import comptime_key
 from cubepy.kernels.calls.arguments import number_of, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import IMAGE_AXES, placed, places_of_images, with_bounds
-from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
+from cubepy.kernels.calls.hooks import check_epilogue, parts_of_epilogue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution.launches import Convolution, launch_convolution
@@ -105,8 +105,8 @@ def _convolve(
     out: Any,
 ) -> Any:
     packed = weight if isinstance(weight, Packed) else None
-    after, *extras = (epilogue or NO_FUNCTION) if isinstance(epilogue, tuple) else (epilogue,)
-    names = ("x", "weight", "bias", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
+    after, extras, names_of_extras = parts_of_epilogue(epilogue)
+    names = ("x", "weight", "bias", *names_of_extras)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         biases = tuple(arrays[2:3]) if bias is not None else ()

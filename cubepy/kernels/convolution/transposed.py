@@ -16,7 +16,7 @@ from cubepy.ir.types import Kind
 from cubepy.kernels.calls.arguments import number_of, numbers_of, refused, shown, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import places_of_images
-from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
+from cubepy.kernels.calls.hooks import check_epilogue, parts_of_epilogue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.convolution.phase_epilogues import Finish
@@ -157,8 +157,8 @@ def _transpose(
     epilogue: Any,
     out: Any,
 ) -> Any:
-    after, *extras = (epilogue or NO_FUNCTION) if isinstance(epilogue, tuple) else (epilogue,)
-    names = ("x", "weight", "bias", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
+    after, extras, names_of_extras = parts_of_epilogue(epilogue)
+    names = ("x", "weight", "bias", *names_of_extras)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         first = 2 if bias is None else 3

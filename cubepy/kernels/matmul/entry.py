@@ -12,7 +12,7 @@ from cubepy.ir.types import DType, f32, find_dtype
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import placed, with_bounds
-from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
+from cubepy.kernels.calls.hooks import check_epilogue, parts_of_epilogue
 from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.blocks import Blocks, multiply_blocks
@@ -121,9 +121,8 @@ def matmul(
     kind = _checked(precision, dtype) if precision is not None or dtype is not None else None
     names, extras, function, key = _NAMES, (), None, None
     if epilogue is not None:
-        given = epilogue if isinstance(epilogue, tuple) else (epilogue,)
-        function, *extras = given or NO_FUNCTION
-        names = (*names, *(f"epilogue[{k + 1}]" for k in range(len(extras))))
+        function, extras, names_of_extras = parts_of_epilogue(epilogue)
+        names = (*names, *names_of_extras)
         key = None if function is None else comptime_key(function)
     parameters = _USUAL if key is kind is precision is None else (precision, kind, key)
     if isinstance(a, Quantised) or isinstance(b, Quantised):

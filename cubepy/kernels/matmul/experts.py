@@ -14,7 +14,7 @@ from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import with_bounds
-from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue
+from cubepy.kernels.calls.hooks import check_epilogue, parts_of_epilogue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.matmul.grouped import put_all_zeros
@@ -79,8 +79,8 @@ def grouped_matmul(
     Dtypes, rounding and errors are those of `matmul`. `ends` is read by the kernel alone: nothing
     waits for it, and nothing checks it.
     """
-    after, *extras = (epilogue or NO_FUNCTION) if isinstance(epilogue, tuple) else (epilogue,)
-    names = ("x", "weights", "ends", "bias", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
+    after, extras, names_of_extras = parts_of_epilogue(epilogue)
+    names = ("x", "weights", "ends", "bias", *names_of_extras)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         first = 3 if bias is None else 4

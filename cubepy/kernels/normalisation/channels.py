@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 from cubepy.array.memory import Memory
-from cubepy.frontend.signature import comptime_key
 from cubepy.kernels.calls.arguments import float_of, refused, shown, wrong
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import with_bounds
+from cubepy.kernels.calls.hooks import Functions
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.normalisation.group_launches import is_beside, launch_groups
@@ -57,18 +57,17 @@ def batch_norm(
     mean, of parts that are combined (Chan, Golub and LeVeque 1979). Raises `LaunchError` for shapes
     that do not fit and where statistics are missing, `LaunchTypeError` for other dtypes.
     """
-    function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
+    functions = Functions.of(prologue, epilogue)
     momentum, eps = float_of("batch_norm", "momentum", momentum), float_of("batch_norm", "eps", eps)
     given = (running_mean, running_var, weight, bias)
-    names = ("x", "running_mean", "running_var", "weight", "bias", *_extra_names(extras))
+    names = ("x", "running_mean", "running_var", "weight", "bias", *functions.names)
     has = tuple(v is not None for v in given)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
         x, rest = arrays[0], iter(arrays[1:])
         _check("batch_norm", x)
         mean, var, w, b = _channel_weights("batch_norm", x, names[1:5], has, rest)
-        norm = _norm(planner, x, w, b, eps, function, tuple(rest))
-        norm = replace(norm, prologue=prologue)
+        norm = _norm(planner, x, w, b, eps, functions, tuple(rest))
         if bool(mean) != bool(var):
             raise wrong("batch_norm", "one of `running_mean` and `running_var` is given", "both")
         if not training and not mean:
@@ -89,13 +88,12 @@ def batch_norm(
         norm = replace(norm, running=tuple(running), momentum=momentum)
         launch_norm(planner, norm, reduced)
 
-    key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
-    parameters = (bool(training), momentum, eps, *has, *key)
+    parameters = (bool(training), momentum, eps, *has, functions.key)
     return call(
         _PLANS,
         "batch_norm",
         names,
-        (x, *given, *extras),
+        (x, *given, *functions.arrays),
         parameters,
         make,
         out,
@@ -121,7 +119,8 @@ def group_norm(
     """
     if not isinstance(num_groups, int):
         raise refused("group_norm", "num_groups", f"is {shown(num_groups)}; it takes an int", "")
-    return _group_norm("group_norm", x, num_groups, weight, bias, eps, (prologue, epilogue), out)
+    functions = Functions.of(prologue, epilogue)
+    return _group_norm("group_norm", x, num_groups, weight, bias, eps, functions, out)
 
 
 def instance_norm(
@@ -149,7 +148,8 @@ def instance_norm(
     if running_mean is not None or running_var is not None:
         reason = "`running_mean` and `running_var` are not updated"
         raise wrong("instance_norm", reason, "pass None, or use_input_stats=False")
-    return _group_norm("instance_norm", x, None, weight, bias, eps, (prologue, epilogue), out)
+    functions = Functions.of(prologue, epilogue)
+    return _group_norm("instance_norm", x, None, weight, bias, eps, functions, out)
 
 
 def _group_norm(
@@ -159,13 +159,11 @@ def _group_norm(
     weight: Any,
     bias: Any,
     eps: Any,
-    functions: tuple[Any, Any],
+    functions: Functions,
     out: Any,
 ) -> Any:
     eps = float_of(name, "eps", eps)
-    prologue, epilogue = functions
-    function, *extras = epilogue if isinstance(epilogue, tuple) else (epilogue,)
-    names = ("x", "weight", "bias", *_extra_names(extras))
+    names = ("x", "weight", "bias", *functions.names)
     has = weight is not None, bias is not None
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
@@ -176,8 +174,7 @@ def _group_norm(
             reason = f"`num_groups` is {count}, and `x` has shape {x.shape}"
             raise wrong(name, reason, "groups divide the channels")
         w, b = _channel_weights(name, x, names[1:3], has, rest)
-        norm = _norm(planner, x, w, b, eps, function, tuple(rest))
-        norm = replace(norm, prologue=prologue)
+        norm = _norm(planner, x, w, b, eps, functions, tuple(rest))
         if prod(x.shape) and is_beside(planner, norm, count):
             launch_groups(planner, norm, count)
         elif prod(x.shape):
@@ -185,15 +182,9 @@ def _group_norm(
             axes = tuple(range(2, len(x.shape) + 1))
             launch_norm(planner, _grouped(norm, count, each), axes)
 
-    key = tuple(None if f is None else comptime_key(f) for f in (prologue, function))
-    parameters = (groups, eps, *has, *key)
-    return call(
-        _PLANS, name, names, (x, weight, bias, *extras), parameters, make, out, optional=names[1:3]
-    )
-
-
-def _extra_names(extras: list[Any]) -> list[str]:
-    return [f"epilogue[{k + 1}]" for k in range(len(extras))]
+    parameters = (groups, eps, *has, functions.key)
+    arrays = (x, weight, bias, *functions.arrays)
+    return call(_PLANS, name, names, arrays, parameters, make, out, optional=names[1:3])
 
 
 def _check(function: str, x: Memory) -> None:
@@ -222,10 +213,11 @@ def _norm(
     weight: tuple[Memory, ...],
     bias: tuple[Memory, ...],
     eps: float,
-    epilogue: Any,
+    functions: Functions,
     extras: tuple[Memory, ...],
 ) -> Norm:
     """The operands with the axes of `x`."""
+    functions.check(planner.function)
     out = planner.result(Shape(x.shape, x.dtype, memory_order(x)))
     return Norm(
         x,
@@ -235,8 +227,9 @@ def _norm(
         computed_in(x.dtype),
         eps,
         Places(tuple(((k, 1),) for k in range(len(x.shape)))),
-        epilogue,
-        with_bounds(epilogue, extras, x.shape),
+        functions.epilogue,
+        with_bounds(functions.epilogue, extras, x.shape),
+        functions.prologue,
     )
 
 

@@ -9,7 +9,6 @@ from operator import index
 from typing import Any
 
 from cubepy.array.memory import Memory
-from cubepy.frontend.signature import comptime_key
 from cubepy.ir.types import i32
 from cubepy.jit.grid import Fixed, Over
 from cubepy.kernels.calls.arguments import axis_or_dim, float_of, normal_axis, refused, shown, wrong
@@ -17,7 +16,7 @@ from cubepy.kernels.calls.axes import Axis, merged, seen
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.cubes import add
 from cubepy.kernels.calls.epilogues import with_bounds
-from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue, check_prologue
+from cubepy.kernels.calls.hooks import Functions
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
@@ -30,7 +29,6 @@ from cubepy.kernels.normalisation.passing import begin_passing, normalise_passin
 from cubepy.kernels.normalisation.problem import Normalisation, Places, RowTiling
 from cubepy.kernels.normalisation.strategies import column_tilings, passing, row_tilings
 from cubepy.kernels.normalisation.tall import is_tall, launch_tall_columns
-from cubepy.record import dataclass
 
 _PLANS = Plans()
 
@@ -71,42 +69,6 @@ def log_softmax(
 ) -> Any:
     """The logarithm of `softmax`, as `torch.log_softmax`: x - max - log(sum(exp(x - max)))."""
     return _soften("log_softmax", x, axis, Functions.of(prologue, epilogue), out, dim)
-
-
-@dataclass(frozen=True, slots=True)
-class Functions:
-    """What a caller wants done with elements and with results; `arrays` are the epilogue's."""
-
-    prologue: Any
-    epilogue: Any
-    arrays: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, prologue: Any, epilogue: Any) -> Functions:
-        """Of the arguments of a public function."""
-        if prologue is None and epilogue is None:
-            return PLAIN
-        given = (epilogue or NO_FUNCTION) if isinstance(epilogue, tuple) else (epilogue,)
-        function, *extras = given
-        return cls(prologue, function, tuple(extras))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the arrays."""
-        if not self.arrays:
-            return ()
-        return tuple(f"epilogue[{k + 1}]" for k in range(len(self.arrays)))
-
-    @property
-    def key(self) -> Any:
-        """What a plan depends on."""
-        if self is PLAIN:
-            return None
-        both = self.prologue, self.epilogue
-        return tuple(None if f is None else comptime_key(f) for f in both)
-
-
-PLAIN = Functions(None, None, ())
 
 
 def _soften(function: str, x: Any, axis: Any, functions: Functions, out: Any, dim: Any) -> Any:
@@ -266,8 +228,7 @@ def _launch(
     added: Sequence[Memory] = (),
 ) -> None:
     """Rows as the last axis of views; across memory, for softmax, where columns are dense."""
-    check_prologue(planner.function, functions.prologue)
-    check_epilogue(planner.function, functions.epilogue, len(extras))
+    functions.check(planner.function)
     if not prod(x.shape):
         return
     extras = with_bounds(functions.epilogue, extras, out.shape)

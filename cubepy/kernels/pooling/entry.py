@@ -15,7 +15,7 @@ from cubepy.kernels.calls.arguments import refused, wrong
 from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.call import call
 from cubepy.kernels.calls.epilogues import IMAGE_AXES, placed, places_of_images, with_bounds
-from cubepy.kernels.calls.hooks import NO_FUNCTION, check_epilogue, check_prologue
+from cubepy.kernels.calls.hooks import check_epilogue, check_prologue, parts_of_epilogue
 from cubepy.kernels.calls.libraries import Shape
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.calls.tuned import memory_key
@@ -359,9 +359,8 @@ def _adaptive_pool(made: Call, x: Any, output_size: Any, out: Any) -> Any:
 
 
 def _pool(made: Call, x: Any, parameters: tuple[Any, ...], decide: Decide, out: Any) -> Any:
-    given = made.epilogue
-    epilogue, *extras = (given or NO_FUNCTION) if isinstance(given, tuple) else (given,)
-    names = ("x", *(f"epilogue[{k + 1}]" for k in range(len(extras))))
+    epilogue, extras, names_of_extras = parts_of_epilogue(made.epilogue)
+    names = ("x", *names_of_extras)
     functions = (made.prologue, epilogue)
 
     def make(planner: Planner, arrays: list[Memory]) -> None:
