@@ -33,7 +33,8 @@ from cubepy.frontend.values import (
     type_of,
 )
 from cubepy.ir.core import Value
-from cubepy.ir.types import Kind, element_of, index
+from cubepy.ir.numbers import limits
+from cubepy.ir.types import element_of, index
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.objects import is_generated
 
@@ -173,7 +174,7 @@ def _in_range(frame: Frame, numbers: range, item: Any) -> Any:
     ends, step = sorted((numbers[0], numbers[-1])), abs(numbers.step)
     low, high = (_bound(frame, item, end) for end in ends)
     tests = [comparison(frame, ast.GtE, item, low), comparison(frame, ast.LtE, item, high)]
-    return all_of(frame, [*tests, *_on_step(frame, item, low, step)])
+    return all_of(frame, [*tests, *_on_step(frame, item, numbers[0], step)])
 
 
 def _in_range_of_run_time(frame: Frame, r: Range, item: Any) -> Any:
@@ -181,21 +182,24 @@ def _in_range_of_run_time(frame: Frame, r: Range, item: Any) -> Any:
     first, end = (ast.GtE, ast.Lt) if up else (ast.LtE, ast.Gt)
     start, stop = (_bound(frame, item, v) for v in (r.start, r.stop))
     tests = [comparison(frame, first, item, start), comparison(frame, end, item, stop)]
-    return all_of(frame, [*tests, *_on_step(frame, item, start, abs(known_step(frame, r)))])
+    return all_of(frame, [*tests, *_on_step(frame, item, r.start, abs(known_step(frame, r)))])
 
 
 def _bound(frame: Frame, item: Any, number: Any) -> Any:
-    """An end of a range; a negative one as an index beside what has no sign."""
-    is_unsigned = isinstance(item, Value) and element_of(item.type).kind is Kind.UINT
-    is_negative = isinstance(number, int) and number < 0
-    return frame.tracer.literal(number, index) if is_unsigned and is_negative else number
+    """A number of a range; as an index where the type of the item does not have it."""
+    if not isinstance(item, Value) or not isinstance(number, int):
+        return number
+    element = element_of(item.type)
+    low, high = limits(element) if element.is_integer else (number, number)
+    return number if low <= number <= high else frame.tracer.literal(number, index)
 
 
 def _on_step(frame: Frame, item: Any, start: Any, step: int) -> Iterator[Any]:
-    """The test that an item is whole steps away from the start, if it needs one."""
+    """The test that an item is whole steps away from the start, if it needs one: both leave the
+    same rest, as their difference may be too large for their type."""
     if step > 1 or not (isinstance(item, Value) and element_of(item.type).is_integer):
-        rest = binary(frame, ast.Mod, binary(frame, ast.Sub, item, start), step)
-        yield comparison(frame, ast.Eq, rest, 0)
+        rest = binary(frame, ast.Mod, item, _bound(frame, item, step))
+        yield comparison(frame, ast.Eq, rest, binary(frame, ast.Mod, start, step))
 
 
 def _apply(frame: Frame, node: ast.AST, names: tuple[str, str], left: Any, right: Any) -> Any:

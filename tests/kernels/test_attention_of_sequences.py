@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cubepy as cp
 from cubepy import kernels
 from cubepy.errors import LaunchError, LaunchTypeError
 from cubepy.kernels.attention.rows import slots
@@ -143,3 +144,48 @@ def test_refused(draw):
         kernels.attention_paged(q[None], pool, pool, table[0], lengths)
     with pytest.raises(LaunchTypeError, match="`v` is f64"):
         kernels.attention_paged(q[None], pool, pool.astype("f8"), table, lengths)
+
+
+WRONG = (-1, -7, 9, 10**9, 2**31 - 1, -(2**31), 2**40, -(2**62), 2**63 - 1)
+"""Numbers that no offset, length or page is."""
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_offsets_out_of_range_do_no_harm(causal: bool):
+    rng = np.random.default_rng()
+    q, k = np.ones((6, 4, 8), np.float32), np.ones((6, 2, 8), np.float32)
+    memory = np.full((26, 4, 8), 7, np.float32)
+    sound, out = np.array([0, 2, 4, 6]), memory[10:16]
+    for _ in range(40):
+        marks = rng.choice((0, 2, 4, 6, *WRONG), 4)
+        kernels.attention_ragged(q, k, k, marks, sound, causal=causal, out=out)
+        assert np.all(memory[:10] == 7) and np.all(memory[16:] == 7)
+        marks[2:] = 4, 6  # the keys of the last
+        kernels.attention_ragged(q, k, k, sound, marks, causal=causal, out=out)
+        np.testing.assert_array_equal(out[4:], 1)
+
+
+def test_pages_out_of_range_do_no_harm():
+    rng = np.random.default_rng()
+    q, pool = np.ones((3, 2, 4, 8), np.float32), np.ones((5, 2, 2, 8), np.float32)
+    for _ in range(40):
+        table = rng.choice((0, 1, 4, *WRONG), (3, 2))
+        lengths = rng.choice((0, 3, 4, *WRONG), 3)
+        table[2], lengths[2] = (4, -1), 2
+        out = kernels.attention_paged(q, pool, pool, table, lengths)
+        np.testing.assert_array_equal(out[2], 1)
+
+
+def test_checked_mode_reports_them():
+    q = np.ones((4, 1, 8), np.float32)
+    page = q.reshape(2, 2, 1, 8)
+    with cp.settings(checked=True):
+        with pytest.raises(cp.OutOfBoundsError):
+            kernels.attention_ragged(q, q, q, np.array([0, 4]), np.array([-9, 4]))
+        with pytest.raises(cp.OutOfBoundsError):
+            kernels.attention_paged(page, page, page, np.array([[-1], [0]]), np.array([2, 2]))
+
+
+def test_an_end_behind_all_rows_is_the_last():
+    q = np.ones((4, 1, 8), np.float32)
+    np.testing.assert_array_equal(kernels.attention_ragged(q, q, q, np.array([0, 9])), q)

@@ -96,28 +96,50 @@ def sequence_at(slot: Any, starts: Any, height: int) -> Any:
     return low, (slot - starts[low] // height - low) * height
 
 
-def band_at(slot: Any, head: Any, arrays: Any, marks: Any, window: Any, height: int) -> Any:
+def band_at(
+    slot: Any, head: Any, arrays: Any, marks: Any, window: Any, height: int, is_guarded: bool
+) -> Any:
     """Queries, keys, values and results of the sequence and the head of a slot, the first query of
-    its band, and the window of the sequence.
+    its band, the window of the sequence, and whether it has that band.
 
     `marks`: where the queries of sequences begin, unless all have as many; where their keys begin,
-    or how many they have in pages; and which pages, if any. See `shifted` for the window.
+    or how many they have in pages; and which pages, if any. See `shifted` for the window. If this
+    `is_guarded`, a sequence has no band where its marks are out of range.
     """
     q, k, v, out = arrays
     starts, ends, tables = marks
-    own = head // (q.shape[q.rank - 2] // k.shape[k.rank - 2])
+    own, is_there = head // (q.shape[q.rank - 2] // k.shape[k.rank - 2]), True
     if len(starts):
         s, first = sequence_at(slot, starts[0], height)
         x, result = (m[starts[0][s] : starts[0][s + 1], head] for m in (q, out))
+        is_there = are_within(starts[0], s, q.shape[0]) and first >= 0 if is_guarded else True
     else:
         bands = (q.shape[1] + height - 1) // height
         s, first = slot // bands, slot % bands * height
         x, result = q[s, :, head], out[s, :, head]
     if len(tables):
         y, z = (Pages(m[:, :, own], tables[0][s], ends[s]) for m in (k, v))
+        are_there = pages_exist(tables[0][s], ends[s], k) if is_guarded else True
     else:
         y, z = (Rows(m[ends[s] : ends[s + 1], own]) for m in (k, v))
-    return (x, y, z, result), first, shifted(window, x.shape[0], y.count)
+        are_there = are_within(ends, s, k.shape[0]) if is_guarded else True
+    is_sound = is_there and are_there
+    return (x, y, z, result), first, shifted(window, x.shape[0], y.count), is_sound
+
+
+def are_within(offsets: Any, s: Any, rows: Any) -> Any:
+    """Whether a sequence begins in so many rows, and ends behind that; views end at the last."""
+    return offsets[s] >= 0 and offsets[s] <= rows and offsets[s] <= offsets[s + 1]
+
+
+def pages_exist(table: Any, count: Any, pool: Any) -> Any:
+    """Whether a table has pages for `count` rows, and all of them are in the pool."""
+    pages, page = pool.shape[0], pool.shape[1]
+    exist = count >= 0 and count <= table.shape[0] * page
+    if exist:
+        for i in range((count + page - 1) // page):
+            exist = exist and table[i] >= 0 and table[i] < pages
+    return exist
 
 
 def shifted(window: Any, queries: Any, keys: Any) -> Any:

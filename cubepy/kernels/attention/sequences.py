@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cubepy.array.memory import Memory
+from cubepy.config import get
 from cubepy.errors import fail
 from cubepy.ir.types import DType, f32, i32, i64
 from cubepy.jit.grid import Fixed, Over
@@ -69,7 +70,9 @@ def attention_ragged(
     of the queries. The last query of a sequence stands at its last key: with `causal` a query sees
     none behind its own, and `window` counts keys before and behind that. `dtype`: of the result, as
     in `attention`. Gives [tokens, heads, width]; tokens beyond the last offset get no result.
-    Precision, other arguments and errors are those of `attention`.
+    Nor does a sequence whose offsets are out of range on CPUs, where checked mode raises
+    `OutOfBoundsError`; on GPUs nothing looks at them. Precision, other arguments and errors are
+    those of `attention`.
     """
     function = "attention_ragged"
     sides = bool(causal), checked_window(function, window)
@@ -103,8 +106,8 @@ def attention_paged(
     i64, [sequences, most pages]; row s says which page has the first keys of sequence s, the next
     and so on. `lengths`: i32 or i64, [sequences], how many keys it has; entries of the table and
     keys behind those are not read. `q`: [sequences, queries, heads, size], or with `q_offsets`
-    [tokens, heads, size] as in `attention_ragged`. All else as there; the queries are the last of
-    their sequence, whose keys are in the pages already.
+    [tokens, heads, size] as in `attention_ragged`. All else as there, also for lengths and pages
+    out of range; the queries are the last of their sequence, whose keys are in the pages already.
     """
     function = "attention_paged"
     sides = bool(causal), checked_window(function, window)
@@ -182,7 +185,7 @@ def _plan(
             return
     t = choose(planner.target, p)
     common = {"q": q, "k": k, "v": v, "out": result, "marks": marks, "window": reach}
-    common |= {"scale": float(scale), "t": t}
+    common |= {"scale": float(scale), "t": t, "is_guarded": not get("checked")}
     bands = slots(tokens, sequences, t.height) if starts else sequences * -(-queries // t.height)
     if isinstance(t, Strips):
         planner.launch(attend_ragged_strips, heads * bands, **common)

@@ -58,6 +58,7 @@ def attend_ragged_squares(
     window: Any,
     scale: float,
     t: cp.Comptime[Squares],
+    is_guarded: cp.Comptime[bool],
 ) -> None:
     """A cube for a slot of `t.height` queries of each head by `t.width` elements of values; arrays
     as in `strips.attend_ragged_strips`."""
@@ -65,8 +66,9 @@ def attend_ragged_squares(
     across = (width + t.width - 1) // t.width
     slot, head = cp.CUBE_POS // (across * heads), cp.CUBE_POS // across % heads
     c0 = cp.CUBE_POS % across * t.width
-    arrays, first, reach = band_at(slot, head, (q, k, v, out), marks, window, t.height)
-    if first < arrays[0].shape[0]:
+    band = band_at(slot, head, (q, k, v, out), marks, window, t.height, is_guarded)
+    arrays, first, reach, is_sound = band
+    if is_sound and first < arrays[0].shape[0]:
         attend_square(arrays, first, c0, ((), ()), reach, scale, t)
 
 

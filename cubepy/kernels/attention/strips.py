@@ -58,14 +58,16 @@ def attend_ragged_strips(
     window: Any,
     scale: float,
     t: cp.Comptime[Strips],
+    is_guarded: cp.Comptime[bool],
 ) -> None:
     """A cube for a slot of `t.height` queries of each head, see `rows.band_at`: `q` is [tokens,
     heads, size] or [sequences, tokens, heads, size], `k` [tokens, heads, size] or [pages, tokens,
     heads, size]."""
     heads = out.shape[out.rank - 2]
     slot, head = cp.CUBE_POS // heads, cp.CUBE_POS % heads
-    arrays, first, reach = band_at(slot, head, (q, k, v, out), marks, window, t.height)
-    if first < arrays[0].shape[0]:
+    band = band_at(slot, head, (q, k, v, out), marks, window, t.height, is_guarded)
+    arrays, first, reach, is_sound = band
+    if is_sound and first < arrays[0].shape[0]:
         attend_band(arrays, first, ((), ()), reach, scale, t)
 
 

@@ -26,6 +26,7 @@ from cubepy.record import dataclass
 if TYPE_CHECKING:
     from cubepy.frontend.dispatch import Intrinsic
 
+
 def parts_of_epilogue(epilogue: Any) -> tuple[Any, tuple[Any, ...], tuple[str, ...]]:
     """The function, the arrays behind it, and their names in messages; a list is like a tuple."""
     if not isinstance(epilogue, tuple | list):

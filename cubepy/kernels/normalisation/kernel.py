@@ -22,6 +22,8 @@ from cubepy.kernels.reduction.moments import mended
 
 SHORT = 4096
 """Elements whose sum, in lines of a register side by side, rounds too little to be mended."""
+SUMMED_ROWS = 64
+"""Rows of columns whose exponentials are added before they join the others."""
 
 
 def folded(row: Any, start: Any, step: Any, combine: Any, op: Any, tiling: Any, fill: Any) -> Any:
@@ -471,25 +473,37 @@ def column_top(x: Any, at: Any, op: Any, tiling: Any, fill: Any) -> Any:
     return tops
 
 
+def with_sums(totals: Any, sums: Any) -> Any:
+    """Totals and what they lack, one after the other, with more sums (Kahan 1965)."""
+    count = len(sums)
+    more = tuple(sums[k] - totals[count + k] for k in range(count))
+    found = tuple(totals[k] + more[k] for k in range(count))
+    return (*found, *(found[k] - totals[k] - more[k] for k in range(count)))
+
+
 def soften_column(x: Any, out: Any, at: Any, op: Any, tiling: Any, fill: Any) -> None:
     """Softmax, or its logarithm, of some lines of columns from `at` on; see `exponentials`."""
     unroll, line = tiling.unroll, tiling.line
     tops = column_top(x, at, op, tiling, fill)
-    totals = tuple(cp.Line[op.dtype, line](0) for _ in range(unroll))
+    totals = tuple(cp.Line[op.dtype, line](0) for _ in range(2 * unroll))
     keeps = op.name == "softmax" and tiling.units == 1 and out.dtype == op.dtype
-    for i in range(x.shape[0]):
-        powers = tuple(
-            cp.exp(read_input(x[i], at + k * line, op, tiling, fill) - tops[k])
-            for k in range(unroll)
-        )
-        totals = tuple(totals[k] + powers[k] for k in range(unroll))
-        if keeps:
-            for k in cp.unroll(range(unroll)):
-                cp.store(out[i], at + k * line, powers[k], whole=fill is None)
+    rows = x.shape[0]
+    for first in range(0, rows, SUMMED_ROWS):
+        sums = tuple(cp.Line[op.dtype, line](0) for _ in range(unroll))
+        for i in range(first, min(first + SUMMED_ROWS, rows)):
+            powers = tuple(
+                cp.exp(read_input(x[i], at + k * line, op, tiling, fill) - tops[k])
+                for k in range(unroll)
+            )
+            sums = tuple(sums[k] + powers[k] for k in range(unroll))
+            if keeps:
+                for k in cp.unroll(range(unroll)):
+                    cp.store(out[i], at + k * line, powers[k], whole=fill is None)
+        totals = with_sums(totals, sums)
     if op.name == "softmax":
-        factors = tuple(1 / total for total in totals)
+        factors = tuple(1 / total for total in totals[:unroll])
     else:
-        factors = tuple(cp.log(total) for total in totals)
+        factors = tuple(cp.log(total) for total in totals[:unroll])
     for i in range(x.shape[0]):
         for k in cp.unroll(range(unroll)):
             if keeps:
