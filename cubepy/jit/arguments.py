@@ -175,7 +175,7 @@ class Matcher:
         if wanted is not None:
             raise self._refused(name, value, annotation)
         dtype = self._scalar_dtype(annotation)
-        if dtype is not None or _is_number(value):
+        if dtype is not None or annotation is float or _is_number(value):
             return self._scalar(name, value, dtype, annotation)
         if is_struct(value):
             return self._struct(name, value)
@@ -189,6 +189,8 @@ class Matcher:
         if tensor_annotation(annotation) is not None:
             what = f"{_spelled(value)}, but a tensor is expected"
             hint = f"pass an array; the order of the arguments is ({', '.join(self._order)})"
+        if isinstance(value, dict):
+            hint = "give each of its values a parameter of its own; kernels take no `**` parameters"
         if isinstance(value, list):
             hint = f"make it an array, as in np.array({name})"
         if _is_complex(value):

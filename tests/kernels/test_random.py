@@ -184,6 +184,11 @@ def test_refusals():
         ("`std` is -1", LaunchError, lambda: random.normal(3, 0, -1)),
         ("`p` is 1.5", LaunchError, lambda: random.bernoulli(3, 1.5)),
         ("`low` is nan", LaunchError, lambda: random.uniform(3, float("nan"))),
+        (
+            "difference is finite",
+            LaunchError,
+            lambda: random.uniform(3, -1e308, 1e308, dtype="f64"),
+        ),
         ("`offset` is -1", LaunchError, lambda: random.uniform(3, seed=1, offset=-1)),
         ("without `seed`", LaunchError, lambda: random.uniform(3, offset=4)),
         ("`seed` is 'a'", LaunchTypeError, lambda: random.uniform(3, seed=cast(Any, "a"))),

@@ -478,3 +478,25 @@ def test_more_elements_than_32_bits_count():
     fill.over(x[2**31 - 3 :])(x[2**31 - 3 :], 9)
     assert x[0] == x[2**31 - 4] == 7 and x[2**31] == x[-1] == 9
     assert int(x[: 2**31 - 3].min()) == 7 and int(x[2**31 - 3 :].min()) == 9
+
+
+@pytest.mark.parametrize("value", [None, "a", (1.0, 2.0), lambda: 1.0])
+@pytest.mark.parametrize("annotation", [float, int, bool, cp.f32])
+def test_annotated_numbers_are_numbers(annotation: Any, value: Any):
+    def takes(v, out):
+        out[0] = 5 if v is None else 9
+
+    takes.__annotations__ = {"v": annotation}
+    out = np.zeros(1)
+    with pytest.raises(cp.LaunchError, match="E401.*`v` is .*, but a number is expected"):
+        cp.cube(takes)[1, 1](value, out)
+    assert out[0] == 0
+
+
+def test_mappings_are_no_arguments():
+    @cp.cube
+    def takes(x, **more):
+        x[0] = 1
+
+    with pytest.raises(cp.LaunchError, match=r"kernels take no `\*\*` parameters"):
+        takes[1, 1](np.zeros(1), a=3)

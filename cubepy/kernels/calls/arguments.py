@@ -117,12 +117,12 @@ def normal_axis(function: str, rank: int, axis: Any, name: str = "axis") -> int:
     return found % rank
 
 
-def normal_axes(function: str, rank: int, axis: Any) -> tuple[int, ...]:
+def normal_axes(function: str, rank: int, axis: Any, name: str = "axis") -> tuple[int, ...]:
     """Axes counted from 0, all for None; E601 also for one that is named twice."""
     if axis is None:
         return tuple(range(rank))
     given = axis if isinstance(axis, tuple | list) else (axis,)
-    found = tuple(normal_axis(function, rank, a) for a in given)
+    found = tuple(normal_axis(function, rank, a, name) for a in given)
     if len(set(found)) < len(found):
-        raise wrong(function, f"`axis` is {axis!r}, which names an axis twice")
+        raise wrong(function, f"`{name}` is {axis!r}, which names an axis twice")
     return found

@@ -68,8 +68,9 @@ def conv_transpose2d(
     last axis, of `x` and the result. `weight`: [channels, filters / groups, rows, columns] in both
     layouts; `bias`: one number for each filter. The element [i] of `x` adds its products with tap t
     to the result at i * stride - padding + t * dilation; `output_padding` more places lie behind
-    the last. Parameters, results, dtypes, rounding and errors are those of `conv2d`; an `epilogue`
-    that reads its index is always called for one element at a time, of which `v.line_size` is 1.
+    the last. `padding` is given as numbers. Other parameters, results, dtypes, rounding and errors
+    are those of `conv2d`; an `epilogue` that reads its index is always called for one element at a
+    time, of which `v.line_size` is 1.
     """
     options = (stride, padding, output_padding, groups, dilation, layout)
     return _transpose("conv_transpose2d", 2, x, weight, bias, options, epilogue, out)
@@ -181,7 +182,9 @@ def _plan(
         raise wrong(function, f"`layout` is {layout!r}", f"one of {known}")
     last = layout.endswith("C")
     check_transposed(function, axes, ("x", x), w, finish.biases, groups, last)
-    window = _window(function, axes, w, stride, padding, dilation)
+    if isinstance(padding, str):
+        raise wrong(function, f"`padding` is {padding!r}", "give it as numbers")
+    window = make_window(function, axes, w.shape[2:], stride, padding, dilation)
     seen = as_volumes(x, axes, last)
     extents = _extents(function, axes, (x, w, seen), window, more)
     batch = x.shape[: len(x.shape) - axes - 1]
@@ -231,7 +234,7 @@ def _input_grad(
         groups = number_of(function, "groups", groups)
         w, grad = arrays
         check_transposed(function, axes, ("grad_output", grad), w, (), groups, False)
-        window = _window(function, axes, w, stride, padding, dilation)
+        window = make_window(function, axes, w.shape[2:], stride, padding, dilation)
         check_gradient(function, axes, window, ("input_size", shape), grad, w.shape[1] * groups)
         seen = as_volumes(grad, axes, False)
         order = order_of(seen, len(shape), axes)
@@ -300,11 +303,3 @@ def check_gradient(
     if shape[-axes - 1] != channels:
         reason = f"`{name}` is {shape}, but `weight` is for {channels} channels"
         raise wrong(function, reason)
-
-
-def _window(
-    function: str, axes: int, w: Memory, stride: Any, padding: Any, dilation: Any
-) -> Window:
-    if isinstance(padding, str):
-        raise wrong(function, f"`padding` is {padding!r}", "give it as numbers")
-    return make_window(function, axes, w.shape[2:], stride, padding, dilation)

@@ -38,15 +38,15 @@ def quantize(
 ) -> Any:
     """`x` as numbers of few bits: saturate(round(x / scale) + zero_point).
 
-    `x`: floats of any shape and strides. `scale`: floats, and `zero_point`: None or integers, of
-    one shape: a number, or an array without axes, for all; with `axis`, which is also `dim`, one
-    for each index of it; with `block_size` too, the shape of `x` with as many blocks along `axis`
-    as there are, each for elements that follow each other; blocks divide the axis, and of 4 bits
-    along the last axis have an even number of elements. `dtype`: int8, uint8, int16, uint16,
-    f8e4m3, f8e5m2, "int4" or "uint4". Those of 4 bits lie two to a byte along the last axis, of
-    which the first has the low bits: the result is u8 and its last axis half as long, rounded up; a
-    number without a second has zeros beside it. Gives an array of the library of `x`, on its
-    device, or `out`.
+    `x`: floats of any shape and strides. `scale`: floats, and `zero_point`: None or integers of 8
+    to 32 bits, of one shape: a number, or an array without axes, for all; with `axis`, which is
+    also `dim`, one for each index of it; with `block_size` too, the shape of `x` with as many
+    blocks along `axis` as there are, each for elements that follow each other; blocks divide the
+    axis, and of 4 bits along the last axis have an even number of elements. `dtype`: int8, uint8,
+    int16, uint16, f8e4m3, f8e5m2, "int4" or "uint4". Those of 4 bits lie two to a byte along the
+    last axis, of which the first has the low bits: the result is u8 and its last axis half as long,
+    rounded up; a number without a second has zeros beside it. Gives an array of the library of `x`,
+    on its device, or `out`.
 
     Computed in f32, f64 for f64; rounds half to even, once for floats of 8 bits; beyond the ends of
     the dtype (448 and 57344 for these floats) gives the end, and 0 for NaN among integers. Raises

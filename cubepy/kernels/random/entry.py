@@ -57,6 +57,9 @@ def uniform(
     """
     numbers = (_number("random.uniform", "low", low), _number("random.uniform", "high", high))
     span = (numbers[0], numbers[1] - numbers[0])
+    if not isfinite(span[1]):
+        reason = f"`low` is {low} and `high` {high}"
+        raise wrong("random.uniform", reason, "their difference is finite")
     place = (shape, seed, offset, device, like, out)
     return _draw("uniform", _float_dtype("random.uniform", dtype, out), span, place)
 

@@ -55,7 +55,7 @@ def _order(rank: int, axes: Any) -> tuple[int, ...]:
     given = axes if isinstance(axes, tuple | list) else (axes,)
     if len(given) != rank:
         raise wrong("transpose", f"`axes` is {axes!r}, but `x` has {rank} axes")
-    return normal_axes("transpose", rank, given)
+    return normal_axes("transpose", rank, given, "axes")
 
 
 def _in_words(x: Memory, out: Memory) -> tuple[Memory, Memory]:
