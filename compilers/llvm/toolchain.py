@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import string_at
 from functools import lru_cache
+from itertools import count
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 from cubepy.compilers.llvm.loops import are_final
 from cubepy.errors import fail
 from cubepy.forks import at_fork
 from cubepy.meanwhile import note_compilation, uninterrupted
 from cubepy.targets import Target
-
-_lock = RLock()
-# A fork waits for LLVM: a lost thread can't finish its work.
-at_fork(_lock)
 
 
 @lru_cache(maxsize=1)
@@ -36,8 +34,7 @@ def _all_targets() -> None:
     _llvm().initialize_all_asmprinters()
 
 
-@lru_cache(maxsize=32)
-def machine(target: Target, level: int) -> Any:
+def _machine(target: Target, level: int) -> Any:
     """The LLVM target machine of a CPU target."""
     binding = _llvm()
     binding.initialize_native_target()
@@ -71,24 +68,67 @@ def _triple(target: Target) -> str:
 
 @lru_cache(maxsize=32)
 def describe_machine(target: Target) -> tuple[str, str]:
-    """Triple and data layout, as modules state them; what is known waits for no compilation."""
+    """Triple and data layout, as modules state them."""
 
     def found() -> tuple[str, str]:
-        with _lock:
-            made = machine(target, 3)
-            return str(made.triple), str(made.target_data)
+        with _tools(target, 3) as tools:
+            return str(tools.machine.triple), str(tools.machine.target_data)
 
     return uninterrupted(found)
 
 
-@lru_cache(maxsize=32)
-def _pass_builder(target: Target, level: int) -> Any:
-    """The builder of the passes of a level; kept, because some memory of each is never freed."""
+class _Tools(NamedTuple):
+    """What compiles for a target at a level; kept, because some memory of builders and managers of
+    passes is never freed."""
+
+    machine: Any
+    builder: Any
+    tidying: Any
+
+
+class _Workshop:
+    """Where one thread compiles at a time."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self._tools: dict[tuple[Target, int], _Tools] = {}
+
+    def tools(self, target: Target, level: int) -> _Tools:
+        """Its tools for a target."""
+        if (target, level) not in self._tools:
+            self._tools[target, level] = _made(target, level)
+        return self._tools[target, level]
+
+
+_WORKSHOPS = tuple(_Workshop() for _ in range(8))
+_turns = count()
+for _shop in _WORKSHOPS:
+    at_fork(_shop.lock)  # a fork waits for LLVM: a lost thread can't finish its work
+
+
+@contextmanager
+def _tools(target: Target, level: int) -> Iterator[_Tools]:
+    """Those of a workshop that no other thread is in; it is waited for one where none is free."""
+    shop = next((shop for shop in _WORKSHOPS if shop.lock.acquire(blocking=False)), None)
+    if shop is None:
+        shop = _WORKSHOPS[next(_turns) % len(_WORKSHOPS)]
+        shop.lock.acquire()
+    try:
+        yield shop.tools(target, level)
+    finally:
+        shop.lock.release()
+
+
+def _made(target: Target, level: int) -> _Tools:
+    machine = _machine(target, level)
     options = _llvm().create_pipeline_tuning_options(speed_level=level)
     options.loop_vectorization = level >= 2
     options.slp_vectorization = False  # miscompiles in LLVM 22.1; lines and loops suffice
     options.loop_unrolling = False  # `passes.unroll` and interleaving do what is worth it
-    return _llvm().create_pass_builder(machine(target, level), options)
+    passes = _llvm().create_new_function_pass_manager()
+    for name in _TIDYING:
+        getattr(passes, f"add_{name}_pass")()
+    return _Tools(machine, _llvm().create_pass_builder(machine, options), passes)
 
 
 _TIDYING = (
@@ -106,62 +146,70 @@ _ALL_PASSES = 3
 """The level that asks for LLVM's whole pipeline in any case."""
 
 
-@lru_cache(maxsize=1)
-def _tidying() -> Any:
-    """The manager of those passes; kept, as builders are."""
-    passes = _llvm().create_new_function_pass_manager()
-    for name in _TIDYING:
-        getattr(passes, f"add_{name}_pass")()
-    return passes
+_pipelines = [0]
+"""How many of LLVM's whole pipelines run."""
+_changing = RLock()
+"""Guards their number, and what it says."""
 
 
 @contextmanager
 def _without_vector_combine() -> Iterator[None]:
     """A pass of LLVM 22.1 that aborts the process on some modules of lines; it changed the code of
     none of our kernels. The option is the process's: others who use LLVM get it back."""
-    set_option = _llvm().set_option
-    set_option("cubepy", "-disable-vector-combine=true")
+    _count_pipelines(1)
     try:
         yield
     finally:
-        set_option("cubepy", "-disable-vector-combine=false")
+        _count_pipelines(-1)
+
+
+def _count_pipelines(more: int) -> None:
+    with _changing:
+        _pipelines[0] += more
+        word = "true" if _pipelines[0] else "false"
+        _llvm().set_option("cubepy", f"-disable-vector-combine={word}")
 
 
 @contextmanager
-def _optimised(text: str, target: Target, level: int) -> Iterator[Any]:
-    """The optimised module of a text, with the lock held; `CompileError` E505 where LLVM refuses
-    the text. Nothing of it is left afterwards: types and constants are kept in its context."""
-    binding = _llvm()
-    with _lock:
-        context = binding.create_context()
+def _optimised(text: str, tools: _Tools, level: int) -> Iterator[Any]:
+    """The optimised module of a text; `CompileError` E505 where LLVM refuses the text. Nothing of
+    it is left afterwards: types and constants are kept in its context."""
+    context = _llvm().create_context()
+    try:
+        module = _parsed(text, context)
         try:
-            module = _parsed(text, context)
-            try:
-                if 0 < level < _ALL_PASSES and are_final(text):
-                    _tidy(module, _pass_builder(target, level))
-                else:
-                    _optimise(module, _pass_builder(target, level))
-                yield module
-            finally:
-                module.close()
+            if 0 < level < _ALL_PASSES and are_final(text):
+                _tidy(module, tools)
+            else:
+                _optimise(module, tools)
+            yield module
         finally:
-            context.close()
+            module.close()
+    finally:
+        context.close()
 
 
-def _tidy(module: Any, builder: Any) -> None:
+def _unlocked(function: Any) -> Any:
+    """A function of LLVM without llvmlite's lock, which lets one thread at a time into LLVM: its
+    contexts share nothing, and a thread has tools of its own."""
+    return getattr(function, "_cfn", function)
+
+
+def _tidy(module: Any, tools: _Tools) -> None:
+    run = _unlocked(_llvm().ffi.lib.LLVMPY_RunNewFunctionPassManager)
     for function in module.functions:
         if not function.is_declaration:
-            _tidying().run(function, builder)
+            run(tools.tidying, function, tools.builder)
 
 
-def _optimise(module: Any, builder: Any) -> None:
+def _optimise(module: Any, tools: _Tools) -> None:
     """LLVM's pipeline for the builder's level."""
-    passes = builder.getModulePassManager()
+    lib, passes = _llvm().ffi.lib, tools.builder.getModulePassManager()
     try:
         with _without_vector_combine():
-            passes.run(module, builder)
+            _unlocked(lib.LLVMPY_RunNewModulePassManager)(passes, module, tools.builder)
     finally:
-        _llvm().ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)  # llvmlite forgets to
+        lib.LLVMPY_DisposeNewModulePassManger(passes)  # llvmlite forgets to
         passes.detach()
 
 
@@ -181,7 +229,7 @@ def to_llvm(text: str, target: Target, level: int) -> str:
     """The optimised module as text."""
 
     def found() -> str:
-        with _optimised(text, target, level) as module:
+        with _tools(target, level) as tools, _optimised(text, tools, level) as module:
             return str(module)
 
     return uninterrupted(found)
@@ -190,19 +238,28 @@ def to_llvm(text: str, target: Target, level: int) -> str:
 def to_object(text: str, target: Target, level: int) -> bytes:
     """Machine code of a module, as a relocatable object."""
     note_compilation()
-
-    def found() -> bytes:
-        with _optimised(text, target, level) as module:
-            return bytes(machine(target, level).emit_object(module))
-
-    return uninterrupted(found)
+    return uninterrupted(lambda: _emitted(text, target, level, is_object=True))
 
 
 def to_assembly(text: str, target: Target, level: int) -> str:
     """The same code as assembly text."""
+    return uninterrupted(lambda: _emitted(text, target, level, is_object=False)).decode()
 
-    def found() -> str:
-        with _optimised(text, target, level) as module:
-            return str(machine(target, level).emit_assembly(module))
 
-    return uninterrupted(found)
+def _emitted(text: str, target: Target, level: int, is_object: bool) -> bytes:
+    """The machine code of a module as bytes."""
+    ffi = _llvm().ffi
+    emit = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)
+    with (
+        _tools(target, level) as tools,
+        _optimised(text, tools, level) as module,
+        ffi.OutputString() as reason,
+    ):
+        buffer = emit(tools.machine, module, int(is_object), reason)
+        if not buffer:
+            raise fail("E505", reason=str(reason).strip()[:400])
+        try:
+            size = ffi.lib.LLVMPY_GetBufferSize(buffer)
+            return string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), size)
+        finally:
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
