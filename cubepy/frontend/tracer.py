@@ -24,6 +24,7 @@ from cubepy.frontend.values import (
     TensorRef,
     holds_values,
     is_number,
+    memory_of,
 )
 from cubepy.frontend.wording import describe_slot
 from cubepy.ir.core import Region, Value
@@ -175,12 +176,13 @@ class Tracer(Locals):
 
 
 def bind(frame: Frame, name: str, value: Any) -> None:
-    """Bind a name: a mutable local where the function assigns it several times, else the value; a
-    view that no branch and no loop moves is a value too, so that its strides stay known."""
+    """Bind a name: a mutable local where the function assigns it several times, else the value; one
+    with views that no branch and no loop moves is a value too, so that their strides stay known."""
     if isinstance(value, TensorRef) and value.name in ("shared", "local"):
         value = replace(value, name=name)  # memory of the kernel's own is called as it is assigned
-    is_fixed = isinstance(value, TensorRef) and not frame.depth and name in frame.assigned.straight
-    if not is_fixed and (name in frame.assigned.mutable or name in frame.forced):
+    is_mutable = name in frame.assigned.mutable or name in frame.forced
+    is_straight = not frame.depth and name in frame.assigned.straight
+    if is_mutable and not (is_straight and any(True for _ in memory_of(value))):
         key, slot = (*frame.path, *frame.unrolled, name), frame.env.get(name)
         old = slot if isinstance(slot, SLOTS) and not _begins_anew(frame, name, value) else None
         slot = frame.tracer.assign(old, value, key, name, frame.depth)

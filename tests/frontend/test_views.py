@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
 import cubepy as cp
+
+
+@dataclass(frozen=True)
+class Pair:
+    v: Any
+    w: Any
 
 
 @cp.cube
@@ -29,6 +36,18 @@ def by_a_helper(x, out):
 
 
 @cp.cube
+def in_tuples(x, out):
+    both = x, 7
+    both, more = (x[3:], both[1] - 6), {"out": out}
+    more = {"out": out[both[1] :], "x": both}
+    both = Pair(more["x"][0], more["out"])
+    source = lambda: both.v
+    both = Pair(both.w, source())  # a function sees what its names are when it is called
+    for i in range(0, both.v.shape[0], 8):
+        cp.store(both.v, i, cp.load(both.w, i, line=8))
+
+
+@cp.cube
 def in_a_branch(x, out):
     x = x[3:]
     if x[0] > 100:
@@ -37,7 +56,7 @@ def in_a_branch(x, out):
         cp.store(out[1:], i, cp.load(x, i, line=8))
 
 
-@pytest.mark.parametrize("kernel", [on_a_straight_path, by_a_helper, in_a_branch])
+@pytest.mark.parametrize("kernel", [on_a_straight_path, by_a_helper, in_tuples, in_a_branch])
 @pytest.mark.parametrize("device", ["cpu", "interpreter"])
 def test_lines_of_views_that_took_a_name(kernel: Any, device: str):
     x, out = np.arange(40, dtype=np.float32), np.full(38, -1, np.float32)
@@ -50,7 +69,9 @@ def test_lines_of_views_that_took_a_name(kernel: Any, device: str):
     np.testing.assert_array_equal(out[1 : 1 + len(part)], part)
 
 
-@pytest.mark.parametrize(("kernel", "whole"), [(on_a_straight_path, True), (in_a_branch, False)])
+@pytest.mark.parametrize(
+    ("kernel", "whole"), [(on_a_straight_path, True), (in_tuples, True), (in_a_branch, False)]
+)
 def test_lines_are_whole_where_strides_are_known(kernel: Any, whole: bool):
     text = kernel[1, 1].inspect("f32[?]", "f32[?]", stage="ir")
     assert ("insert" not in text) == whole

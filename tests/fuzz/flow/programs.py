@@ -112,6 +112,7 @@ class _Writer(Expressions):
             self._pair,
             self._record,
             self._view,
+            self._held_view,
             self._literal,
             self._starred,
             self._rebind,
@@ -210,6 +211,22 @@ class _Writer(Expressions):
                 )
                 self._line(f"{name} = {self._c.choose(moved)}")
         self._scope.arrays[t].append(name)
+
+    def _held_view(self) -> None:
+        """A name that takes tuples with views, on a straight path and maybe in a branch."""
+        t, name = self._type(), self._fresh("v")
+        arrays = [a for a in self._scope.arrays.get(t, []) if a.startswith("l")]
+        if not arrays:
+            self._store()
+            return
+        self._line(f"{name} = ({self._c.choose(arrays)}, {self._value(t, 1)})")
+        for _ in range(self._c.number(1, 3)):  # of five elements, two are left at least
+            part = self._c.choose(("", "[1:]"))
+            changed = self._c.choose((f"{name}[1]", f"{name}[1] + {self._value(t, 1)}"))
+            head = self._c.choose(("", "", f"if {self._condition(1)}:"))
+            with self._block(head) if head else nullcontext():
+                self._line(f"{name} = ({name}[0]{part}, {changed})")
+        self._declare(t, f"{name}[0][{self._small(2)}] - {name}[1]")
 
     def _pair(self) -> None:
         """A tuple that changes as a whole."""
