@@ -6,7 +6,7 @@ sums and products of 16 bits are computed in 32, and a helper narrows them by an
 own, as it does wider integers that become numbers of 16 bits. (Hiding unsigned ones of 16 bits that
 become signed crashed ptxas 13.0; of these `hide_negations` finds the negations.)
 
-What else is hidden the passes `hide_negations`, `hide_extrema`, `hide_guards` and `hide_zeros` say.
+What else is hidden the passes `hide_negations`, `hide_guards`, `hide_extrema` and `hide_zeros` say.
 """
 
 from __future__ import annotations

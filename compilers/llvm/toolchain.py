@@ -86,18 +86,25 @@ class _Tools(NamedTuple):
     tidying: Any
 
 
+MOST_TOOLS = 32
+"""Targets and levels that a workshop has tools for; the oldest go."""
+
+
 class _Workshop:
     """Where one thread compiles at a time."""
 
     def __init__(self) -> None:
         self.lock = RLock()
-        self._tools: dict[tuple[Target, int], _Tools] = {}
+        self._tools: dict[tuple[str, str, str, int], _Tools] = {}
 
     def tools(self, target: Target, level: int) -> _Tools:
         """Its tools for a target."""
-        if (target, level) not in self._tools:
-            self._tools[target, level] = _made(target, level)
-        return self._tools[target, level]
+        key = _triple(target), target.arch, target.attributes, level
+        if key not in self._tools:
+            while len(self._tools) >= MOST_TOOLS:
+                del self._tools[next(iter(self._tools))]
+            self._tools[key] = _made(target, level)
+        return self._tools[key]
 
 
 _WORKSHOPS = tuple(_Workshop() for _ in range(8))
@@ -146,28 +153,28 @@ _ALL_PASSES = 3
 """The level that asks for LLVM's whole pipeline in any case."""
 
 
-_pipelines = [0]
-"""How many of LLVM's whole pipelines run."""
-_changing = RLock()
-"""Guards their number, and what it says."""
+class _WithoutVectorCombine:
+    """Blocks without a pass of LLVM 22.1 that aborts the process on some modules of lines; it
+    changed the code of none of our kernels. The option is the process's: others who use LLVM get it
+    back when the last block ends."""
+
+    def __init__(self) -> None:
+        self._changing, self.open = RLock(), 0
+
+    def __enter__(self) -> None:
+        with self._changing:
+            self.open += 1
+            if self.open == 1:
+                _llvm().set_option("cubepy", "-disable-vector-combine=true")
+
+    def __exit__(self, *_: object) -> None:
+        with self._changing:
+            self.open -= 1
+            if not self.open:
+                _llvm().set_option("cubepy", "-disable-vector-combine=false")
 
 
-@contextmanager
-def _without_vector_combine() -> Iterator[None]:
-    """A pass of LLVM 22.1 that aborts the process on some modules of lines; it changed the code of
-    none of our kernels. The option is the process's: others who use LLVM get it back."""
-    _count_pipelines(1)
-    try:
-        yield
-    finally:
-        _count_pipelines(-1)
-
-
-def _count_pipelines(more: int) -> None:
-    with _changing:
-        _pipelines[0] += more
-        word = "true" if _pipelines[0] else "false"
-        _llvm().set_option("cubepy", f"-disable-vector-combine={word}")
+_without_vector_combine = _WithoutVectorCombine()
 
 
 @contextmanager
@@ -206,7 +213,7 @@ def _optimise(module: Any, tools: _Tools) -> None:
     """LLVM's pipeline for the builder's level."""
     lib, passes = _llvm().ffi.lib, tools.builder.getModulePassManager()
     try:
-        with _without_vector_combine():
+        with _without_vector_combine:
             _unlocked(lib.LLVMPY_RunNewModulePassManager)(passes, module, tools.builder)
     finally:
         lib.LLVMPY_DisposeNewModulePassManger(passes)  # llvmlite forgets to

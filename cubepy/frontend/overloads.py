@@ -34,7 +34,7 @@ from cubepy.frontend.values import (
 )
 from cubepy.ir.core import Value
 from cubepy.ir.numbers import limits
-from cubepy.ir.types import element_of, index
+from cubepy.ir.types import element_of, f32, i64, index
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.objects import is_generated
 
@@ -156,16 +156,27 @@ def _compare_items(
 
 def _is_among(frame: Frame, node: ast.AST, container: Any, item: Any) -> Any:
     """Whether an item of a sequence, a key of a mapping, or a number of a range equals `item`."""
-    if isinstance(container, range):
-        return _in_range(frame, container, item)
-    if isinstance(container, Range):
-        return _in_range_of_run_time(frame, container, item)
+    if isinstance(container, range | Range):
+        return _is_in_range(frame, container, item)
     if isinstance(container, TensorRef | FlatRef | Table | Iterated) or is_numpy(container):
         return call(frame, node, operator.contains, [container, item], {})
     if not is_sequence(container) and not is_mapping(container):
         return NotImplemented
     equal = [apply_comparison(frame, node, ast.Eq, item, x) for x in container]
     return any_of(frame, equal)
+
+
+def _is_in_range(frame: Frame, numbers: range | Range, item: Any) -> Any:
+    """A float is in a range if it is whole and its integer is, which has all bits of the ends."""
+    if isinstance(item, Value) and element_of(item.type).is_float:
+        cast = frame.tracer.cast
+        wide = cast(item, f32) if element_of(item.type).bits < 32 else item
+        whole = cast(wide, i64)
+        is_whole = comparison(frame, ast.Eq, cast(whole, element_of(wide.type)), wide)
+        return all_of(frame, [is_whole, _is_in_range(frame, numbers, whole)])
+    if isinstance(numbers, range):
+        return _in_range(frame, numbers, item)
+    return _in_range_of_run_time(frame, numbers, item)
 
 
 def _in_range(frame: Frame, numbers: range, item: Any) -> Any:

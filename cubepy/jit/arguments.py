@@ -264,6 +264,8 @@ class Matcher:
             if _is_complex(value):
                 what = f"is {_spelled(value)}, but a real number is expected"
                 hint = f"pass its real and imaginary parts, {name}.real and {name}.imag"
+            if value is None:
+                hint = "pass a number, or say in the annotation that it may be missing: `| None`"
             raise fail("E401", kernel=self.kernel, argument=name, what=what, hint=hint)
         self.scalars[name] = value.item() if isinstance(value, np.generic) else value
         if dtype is None:

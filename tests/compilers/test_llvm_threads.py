@@ -46,7 +46,7 @@ def test_threads_make_the_same_code(modules: list[tuple[str, int]]):
 
     with ThreadPoolExecutor(THREADS) as pool:
         assert all(pool.map(compiled, range(THREADS)))
-    assert toolchain._pipelines == [0]
+    assert toolchain._without_vector_combine.open == 0
 
 
 def test_no_two_threads_have_the_same_tools():

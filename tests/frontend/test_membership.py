@@ -22,15 +22,21 @@ RANGES = (
     range(5),
     range(3, 3),
     range(0, 256, 200),
+    range(1, 9000, 2049),
+    range(0, 9000, 2049),
+    range(1, 2**26, 16777217),
+    range(16777217, 16777220),
+    range(16777217, 2**40, 3),
 )
-TYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
+TYPES = ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 
 
 def numbers(t: str, of: range) -> np.ndarray:
     """Some of a type that are in a range, beside it, and anywhere."""
     if t[0] == "f":
-        near = [n + d for n in of[:9] for d in (0, 0.5)]
-        return np.array([*near, -0.0, 1e10, np.nan, np.inf, -np.inf], t)
+        near = [n + d for n in of[:9] for d in (0, 0.5, 1, -1)]
+        with np.errstate(over="ignore"):
+            return np.array([*near, -0.0, 2.0**24, 1e10, 1e19, np.nan, np.inf, -np.inf], t)
     info = np.iinfo(t)
     near = [random.choice(of) + d for d in (0, 0, 0, 1) for _ in range(8)] if of else []
     every = [*near, *range(-3, 9), int(info.min), int(info.max)]

@@ -40,11 +40,11 @@ def in_tuples(x, out):
     both = x, 7
     both, more = (x[3:], both[1] - 6), {"out": out}
     more = {"out": out[both[1] :], "x": both}
-    both = Pair(more["x"][0], more["out"])
-    source = lambda: both.v
-    both = Pair(both.w, source())  # a function sees what its names are when it is called
-    for i in range(0, both.v.shape[0], 8):
-        cp.store(both.v, i, cp.load(both.w, i, line=8))
+    pair = Pair(more["x"][0], more["out"])
+    source = lambda: pair.v  # what it is when the function is called
+    pair = Pair(pair.w, source())
+    for i in range(0, pair.v.shape[0], 8):
+        cp.store(pair.v, i, cp.load(pair.w, i, line=8))
 
 
 @cp.cube

@@ -56,6 +56,31 @@ def asked(x, choose: cp.Comptime[Any], out):
     out[i] = (cp.i32(7) if found == found.dtype(low) else cp.i32(found)) + cp.i32(3)
 
 
+def by_two_orders(found: Any, low: Any) -> Any:
+    return found <= low and found >= low
+
+
+def by_no_order(found: Any, low: Any) -> Any:
+    return not (found < low or found > low)
+
+
+def by_bits(found: Any, low: Any) -> Any:
+    return cp.u32(found ^ low) < 1
+
+
+def by_range(found: Any, low: Any) -> Any:
+    return found in range(3, 4)
+
+
+@cp.cube
+def compared(x, choose: cp.Comptime[Any], out):
+    i = cp.UNIT_POS
+    three = cp.local(1, cp.u32, 3)
+    low = x.dtype(cp.i16(three[0]))
+    found = max(x[i], low if choose is by_range else x.dtype(3))
+    out[i] = cp.i32(7) if choose(found, low) else cp.i32(found)
+
+
 @cp.cube
 def true(x, choose: cp.Comptime[Any], out):
     i = cp.UNIT_POS
@@ -100,6 +125,21 @@ def test_no_short_minimum_is_compared(kernel: cp.CubeKernel, choose: Any, t: Any
         np.where(found == 3, 7, found) + 3 if kernel is asked else np.where(found, found, 100)
     )
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.optional("cuda.bindings")
+@pytest.mark.parametrize("t", SHORT, ids=str)
+@pytest.mark.parametrize("compare", [by_two_orders, by_no_order, by_bits, by_range])
+def test_nor_is_one_that_orders_compare(compare: Any, t: Any):
+    launching.require()
+    x = np.random.default_rng().integers(0, 7, UNITS).astype(NUMPY[t])
+    out = np.full(UNITS, 77, np.int32)
+    program = made(compared, compare)
+    ptx = program[1, UNITS].inspect(x, out, target="cuda:sm_90a", stage="ptx")
+    assert not re.search(r"(max|min)\.[su]16", ptx)
+    launching.launch(program, UNITS, [x, out])
+    found = np.maximum(x.astype(np.int32), 3)
+    np.testing.assert_array_equal(out, np.where(found == 3, 7, found))
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_90a", "opencl"])

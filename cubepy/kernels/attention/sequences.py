@@ -70,9 +70,10 @@ def attention_ragged(
     of the queries. The last query of a sequence stands at its last key: with `causal` a query sees
     none behind its own, and `window` counts keys before and behind that. `dtype`: of the result, as
     in `attention`. Gives [tokens, heads, width]; tokens beyond the last offset get no result.
-    Nor does a sequence whose offsets are out of range on CPUs, where checked mode raises
-    `OutOfBoundsError`; on GPUs nothing looks at them. Precision, other arguments and errors are
-    those of `attention`.
+    Offsets that do not rise from 0 to `tokens` do no harm on CPUs: sequences end at the last token,
+    and those that begin elsewhere, or end before that, get no result. In checked mode what is read
+    or written out of range raises `OutOfBoundsError`. On GPUs nothing looks at them. Precision,
+    other arguments and errors are those of `attention`.
     """
     function = "attention_ragged"
     sides = bool(causal), checked_window(function, window)
@@ -106,8 +107,9 @@ def attention_paged(
     i64, [sequences, most pages]; row s says which page has the first keys of sequence s, the next
     and so on. `lengths`: i32 or i64, [sequences], how many keys it has; entries of the table and
     keys behind those are not read. `q`: [sequences, queries, heads, size], or with `q_offsets`
-    [tokens, heads, size] as in `attention_ragged`. All else as there, also for lengths and pages
-    out of range; the queries are the last of their sequence, whose keys are in the pages already.
+    [tokens, heads, size] as in `attention_ragged`. A sequence with a length or pages out of range
+    gets no result on CPUs. All else as in `attention_ragged`; the queries are the last of their
+    sequence, whose keys are in the pages already.
     """
     function = "attention_paged"
     sides = bool(causal), checked_window(function, window)

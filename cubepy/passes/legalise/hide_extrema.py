@@ -4,20 +4,23 @@ ptxas (CUDA 13.0 to 13.3) makes one instruction of `m = max(x, 3)` and `m == 3`,
 16 bits or fewer and NVVM did not know that the numbers are the same. The instruction (VIMNMX.S16x2)
 compares both halves of a register, and its answer for the upper half, which holds no number,
 replaces that for the lower one. NVVM makes such a maximum of a choice by an order as well, and of
-wider integers that were short ones before. So in a kernel that asks whether integers are equal,
-minima, maxima and orders of short ones are those of 32 bits, of which one operand is `HIDDEN`; on a
-GPU that is at most one instruction more.
+wider integers that were short ones before; and it makes an equality of two orders. It does not know
+constants that went through what other passes and spellings hide from it. So in a kernel with any of
+these, minima, maxima and orders of short integers are those of 32 bits, and one operand is
+`HIDDEN`.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
-from cubepy.ir.types import bool_, element_of, i32, with_element
+from cubepy.ir.cuda import PTX, PTX_UPDATE
+from cubepy.ir.types import element_of, i16, i32, with_element
 from cubepy.passes.legalise.linear_forms import is_integer
-from cubepy.passes.legalise.rows import HIDDEN
+from cubepy.passes.legalise.rows import HIDDEN, HIDDEN_NEG
 from cubepy.passes.origins import Origins
 from cubepy.passes.rewrite import Rewriter
 
@@ -28,27 +31,35 @@ _MOVES = (
     *(ops.SELECT, ops.IF, ops.FOR, ops.LOOP, *_EXTREMA),
 )
 """Operations that hand on the number of an operand."""
+_HIDING = (HIDDEN, HIDDEN_NEG, PTX, PTX_UPDATE)
+_HIDING_I16 = (ops.NEG, ops.ADD, ops.SUB, ops.MUL)
+"""Of these, and of integers that become i16, the results are narrowed out of NVVM's sight."""
 
 
 def hide_extrema(kernel: Kernel) -> Kernel:
     """The kernel in which a compiler sees no minimum of short integers that may be compared."""
-    if not any(map(_asks_equality, kernel.body.walk())):
+    if not any(map(_hides, kernel.body.walk())):
         return kernel
     found = dict(_of_short(kernel))
     return _Hide(found).run(kernel) if found else kernel
 
 
-def _asks_equality(op: Op) -> bool:
-    is_truth = op.row is ops.CAST and element_of(op.result.type) is bool_
-    return (is_truth or op.row in (ops.EQ, ops.NE)) and is_integer(op.operands[0])
+def _hides(op: Op) -> bool:
+    """Whether NVVM does not know the result of an operation where ptxas may."""
+    if op.row in _HIDING:
+        return True
+    if op.row not in (ops.CAST, *_HIDING_I16) or element_of(op.result.type) is not i16:
+        return False
+    source = op.operands[0]
+    return op.row is not ops.CAST or (is_integer(source) and not _is_short(source))
 
 
 def _of_short(kernel: Kernel) -> Iterator[tuple[Op, int]]:
     """The minima, maxima and orders of integers that are short, or were, each with the operand."""
-    origins = Origins(kernel)
+    once_short = _once_short(kernel)
     for op in kernel.body.walk():
-        if op.row in (*_EXTREMA, *_ORDERS) and is_integer(op.operands[0]):
-            short = [k for k, v in enumerate(op.operands) if _was_short(v, origins)]
+        if op.row in (*_EXTREMA, *_ORDERS):
+            short = [k for k, v in enumerate(op.operands) if v in once_short]
             if short:
                 yield op, short[0]
 
@@ -57,21 +68,26 @@ def _is_short(value: Value) -> bool:
     return is_integer(value) and element_of(value.type).bits <= 16
 
 
-def _was_short(value: Value, origins: Origins) -> bool:
-    """Whether a value is a short integer, or may be one that became wider."""
-    seen: set[Value] = set()
-    waiting = [value]
+def _once_short(kernel: Kernel) -> set[Value]:
+    """Short integers, and those that may be one that became wider."""
+    origins = Origins(kernel)
+    handed: dict[Value, list[Value]] = defaultdict(list)
+    found: set[Value] = set()
+    for op in kernel.body.walk():
+        for value in (*op.results, *(arg for region in op.regions for arg in region.args)):
+            if not is_integer(value):
+                continue
+            if _is_short(value):
+                found.add(value)
+            elif op.row in _MOVES:
+                for source in origins.of(value):
+                    handed[source].append(value)
+    waiting = list(found)
     while waiting:
-        value = waiting.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if _is_short(value):
-            return True
-        op = origins.owner(value)
-        if op is not None and op.row in _MOVES:
-            waiting += filter(is_integer, origins.of(value))
-    return False
+        more = [v for v in handed[waiting.pop()] if v not in found]
+        found.update(more)
+        waiting += more
+    return found
 
 
 class _Hide(Rewriter):

@@ -29,7 +29,7 @@ from cubepy.passes.pipeline import Pass, run
 _POSITIONS = (ops.UNIT_POS, ops.CUBE_POS, ops.CUBE_COUNT, ops.ABSOLUTE_POS)
 _WAITS = (BARRIER_TRY_WAIT, ops.SYNC_UNITS)
 _DIVISIONS = (ops.FLOORDIV, ops.MOD, ops.DIV_TRUNC, ops.REM_TRUNC)
-_HIDDEN_FROM_NVIDIA = ("hide_negations", "hide_extrema", "hide_guards", "hide_zeros")
+_HIDDEN_FROM_NVIDIA = ("hide_negations", "hide_guards", "hide_extrema", "hide_zeros")
 Dump = Callable[[str, Kernel], None]
 
 
