@@ -110,6 +110,19 @@ def chosen_zero(x: Any, y: Any, out: Any):
 
 
 @cube
+def maximum_of_first_steps(x: Any, y: Any, out: Any):
+    """ptxas 13.0 to 13.3 lose the sign of -x in VIMNMX3, as k - x is in the first step."""
+    i = UNIT_POS
+    found, is_later, second = i32(1), False, i32(y[i])
+    for k in range(i & 3):
+        steps = i32(k)
+        top = max(max(steps - x[i], steps - (x[i] ^ second)), steps - second)
+        found = max(found, top) if is_later else top
+        is_later = True
+    out[i] = found
+
+
+@cube
 def compared_maximum(x: Any, y: Any, out: Any):
     """ptxas of CUDA 13.0 to 13.3 asks of the wrong half of a register whether a maximum is 3."""
     i = UNIT_POS
@@ -171,6 +184,16 @@ def _compared_maximum(x: Any, y: Any) -> Any:
     return np.where(y <= 3, x, y.astype(np.int32))
 
 
+def _maximum_of_first_steps(x: Any, y: Any) -> Any:
+    found = np.ones_like(x)
+    for k in range(3):
+        differences = [(k - v.astype(np.int64)).astype(np.int32) for v in (x, x ^ y, y)]
+        top = np.max(differences, axis=0)
+        places = np.arange(len(x)) & 3
+        found = np.where(places > k, top if k == 0 else np.maximum(found, top), found)
+    return found
+
+
 CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "three-way minimum": (three_way_minimum, _three_way_minimum),
     "three-way maximum of 16 bits": (three_way_maximum_of_shorts, _three_way_maximum),
@@ -182,6 +205,7 @@ CASES: dict[str, tuple[CubeKernel, Expected]] = {
     "guard in a loop": (guarded_steps, _guarded_steps),
     "sign of a zero": (chosen_zero, _chosen_zero),
     "loop that a wrapped sum ends": (ended_by_wrapping, _ended_by_wrapping),
+    "maximum of first steps": (maximum_of_first_steps, _maximum_of_first_steps),
     "maximum that is compared": (compared_maximum, _compared_maximum),
     "negation cut to 16 bits": (narrowed_negation, lambda x, y: 2 * _negated_short(x, y)),
 }

@@ -109,6 +109,22 @@ def of_arguments(x, a, out):
 
 
 @cp.cube
+def of_first_steps(x, y, out):
+    i = cp.UNIT_POS
+    best = x[i]
+    for k in range(i & 3):
+        best = max(max(best, cp.i32(k) - x[i]), cp.i32(k) - cp.i32(y[i]))
+    out[i] = best
+
+
+@cp.cube
+def of_chosen_zeros(x, y, out):
+    i = cp.UNIT_POS
+    first = 0 if y[i] > 3 else x[i]
+    out[i] = max(max(first - x[i + 1], x[i] | 7), x[i] >> 3)
+
+
+@cp.cube
 def ordinary(x, y, out):
     i = cp.UNIT_POS
     out[i] = max(min(x[i] - y[i], 255), 0) - min(x[i], 7)
@@ -144,6 +160,8 @@ def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) 
         of_branches,
         of_choices,
         of_extrema,
+        of_first_steps,
+        of_chosen_zeros,
     ],
 )
 def test_negations_before_minima_are_hidden(kernel: cp.CubeKernel, target: str):

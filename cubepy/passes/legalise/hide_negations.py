@@ -1,11 +1,13 @@
 """Negations that feed an integer minimum or maximum, for compilers that lose their sign.
 
-ptxas of CUDA 13.0 folds a negation into the second operand of a minimum, makes one instruction of
+ptxas (CUDA 13.0 to 13.3) folds a negation into the second operand of a minimum, makes one instruction of
 two minima (VIMNMX3) and forgets the sign there. It takes anything for a negation that arithmetic
 shows to be one, as `y - (y + x)`. So the negations that reach such an operand become `HIDDEN_NEG`,
 whose spelling is not recognised: one instruction more, in kernels that have the combination alone.
 A difference counts as one where a choice may be what it is subtracted from, as in
-`y - (min(max(y, 1), y) + x)`, of which NVVM knows that it is: such a one is negated twice.
+`y - (min(max(y, 1), y) + x)`, of which NVVM knows that it is, and where what is subtracted from may
+be a constant, as the counter of a loop is in the first step, which NVVM moves before the loop: such
+a one is negated twice.
 
 ptxas takes an absolute value (`abs.s32`, which NVVM makes of a choice) for no negative number, but
 that of the least integer is negative: so its negation is hidden, at two instructions more.
@@ -23,7 +25,7 @@ from cubepy.ir.core import Kernel, Op, Value
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import Type, element_of, i16, u16, unsigned_like
 from cubepy.passes.dce import dce
-from cubepy.passes.legalise.linear_forms import LinearForms, is_integer
+from cubepy.passes.legalise.linear_forms import LinearForm, LinearForms, is_integer
 from cubepy.passes.legalise.rows import HIDDEN_NEG
 from cubepy.passes.origins import Origins
 from cubepy.passes.rewrite import Rewriter
@@ -117,12 +119,18 @@ class _Negations:
         return self._forms.negated(op)
 
     def _may_negate(self, op: Op) -> bool:
-        """Whether an operation negates a sum if choices in it are what they are subtracted from."""
+        """Whether an operation negates a sum if choices in it are what they are subtracted from, or
+        if some of its terms are constants."""
         if op.regions or len(op.results) != 1 or not is_integer(op.result):
             return False
         form = self._forms.of(op.result)
+        minus = (1 << form.bits) - 1
+        others = {v: factor for v, factor in form.factors.items() if factor != minus}
+        is_difference = 0 < len(others) < len(form.factors)
+        if is_difference and all(self._may_vanish(v, f, form) for v, f in others.items()):
+            return True
         added = [v for v, factor in form.factors.items() if factor == 1]
-        taken = [v for v, factor in form.factors.items() if factor == (1 << form.bits) - 1]
+        taken = [v for v, factor in form.factors.items() if factor == minus]
         if form.number or not added or len(added) + len(taken) < len(form.factors):
             return False
         for value in added:
@@ -131,6 +139,23 @@ class _Negations:
                 return False
             taken.remove(same)
         return bool(taken)
+
+    def _may_vanish(self, value: Value, factor: int, form: LinearForm) -> bool:
+        """Whether a term may be a constant that leaves nothing of a form but what it subtracts: of
+        a counter that starts at a constant, in some step; of what is chosen, or of a product."""
+        return any(
+            number is None or not (form.number + factor * number) % (1 << form.bits)
+            for v in self._chosen_of(value, (*_CHOICES, ops.MUL, ops.AND))
+            for number in self._known(v)
+        )
+
+    def _known(self, value: Value) -> Iterator[int | None]:
+        """The number that a value is; None for a counter that starts at a constant."""
+        numbers, owner = self._forms.numbers, self._origins.owner(value)
+        if isinstance(number := numbers.get(value), int):
+            yield number
+        elif owner is not None and owner.row is ops.FOR and value is owner.regions[0].args[0]:
+            yield from (None,) if owner.operands[0] in numbers else ()
 
     def _may_be(self, a: Value, b: Value) -> bool:
         """Whether one of two values may be chosen of others that have the other."""
