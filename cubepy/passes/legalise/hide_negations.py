@@ -1,13 +1,13 @@
 """Negations that feed an integer minimum or maximum, for compilers that lose their sign.
 
-ptxas (CUDA 13.0 to 13.3) folds a negation into the second operand of a minimum, makes one instruction of
-two minima (VIMNMX3) and forgets the sign there. It takes anything for a negation that arithmetic
-shows to be one, as `y - (y + x)`. So the negations that reach such an operand become `HIDDEN_NEG`,
-whose spelling is not recognised: one instruction more, in kernels that have the combination alone.
-A difference counts as one where a choice may be what it is subtracted from, as in
-`y - (min(max(y, 1), y) + x)`, of which NVVM knows that it is, and where what is subtracted from may
-be a constant, as the counter of a loop is in the first step, which NVVM moves before the loop: such
-a one is negated twice.
+ptxas (CUDA 13.0 to 13.3) folds a negation into the second operand of a minimum, makes one
+instruction of two minima (VIMNMX3) and forgets the sign there. It takes anything for a negation
+that arithmetic shows to be one, as `y - (y + x)`. So the negations that reach such an operand
+become `HIDDEN_NEG`, whose spelling is not recognised: one instruction more, in kernels that have
+the combination alone. A difference counts as one where a choice may be what it is subtracted from,
+as in `y - (min(max(y, 1), y) + x)`, of which NVVM knows that it is, and where what is subtracted
+from may be a constant, as the counter of a loop is in the first step, which NVVM moves before the
+loop: such a one is negated twice.
 
 ptxas takes an absolute value (`abs.s32`, which NVVM makes of a choice) for no negative number, but
 that of the least integer is negative: so its negation is hidden, at two instructions more.
