@@ -118,6 +118,18 @@ def of_first_steps(x, y, out):
 
 
 @cp.cube
+def of_loads(x, y, out):
+    i = cp.UNIT_POS
+    held = cp.local(4, cp.i32, 3)
+    held[i & 1] = x[i]
+    best = x[i + 1]
+    for k in cp.unroll(range(4)):
+        for j in cp.unroll(range(4)):
+            best = max(best, held[k] - (held[j] + cp.i32(y[i])))
+    out[i] = best
+
+
+@cp.cube
 def of_chosen_zeros(x, y, out):
     i = cp.UNIT_POS
     first = 0 if y[i] > 3 else x[i]
@@ -161,6 +173,7 @@ def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) 
         of_choices,
         of_extrema,
         of_first_steps,
+        of_loads,
         of_chosen_zeros,
     ],
 )

@@ -5,9 +5,9 @@ instruction of two minima (VIMNMX3) and forgets the sign there. It takes anythin
 that arithmetic shows to be one, as `y - (y + x)`. So the negations that reach such an operand
 become `HIDDEN_NEG`, whose spelling is not recognised: one instruction more, in kernels that have
 the combination alone. A difference counts as one where a choice may be what it is subtracted from,
-as in `y - (min(max(y, 1), y) + x)`, of which NVVM knows that it is, and where what is subtracted
-from may be a constant, as the counter of a loop is in the first step, which NVVM moves before the
-loop: such a one is negated twice.
+as in `y - (min(max(y, 1), y) + x)`, of which NVVM knows that it is; where both are loads, which may
+be of one element; and where what is subtracted from may be a constant, as the counter of a loop is
+in the first step, which NVVM moves before the loop: such a one is negated twice.
 
 ptxas takes an absolute value (`abs.s32`, which NVVM makes of a choice) for no negative number, but
 that of the least integer is negative: so its negation is hidden, at two instructions more.
@@ -158,11 +158,19 @@ class _Negations:
             yield from (None,) if owner.operands[0] in numbers else ()
 
     def _may_be(self, a: Value, b: Value) -> bool:
-        """Whether one of two values may be chosen of others that have the other."""
+        """Whether one of two values may be chosen of others that have the other, or both may be
+        loads of one element."""
+        if self._loaded_from(a) & self._loaded_from(b):
+            return True
         return bool(
             self._chosen_of(a) & self._chosen_of(b, _CASTS)
             or self._chosen_of(b) & self._chosen_of(a, _CASTS)
         )
+
+    def _loaded_from(self, value: Value) -> set[Value]:
+        """The memory that a value, or what it is chosen of, is read from."""
+        owners = map(self._origins.owner, self._chosen_of(value))
+        return {op.operands[0] for op in owners if op is not None and op.row is ops.LOAD}
 
     def _chosen_of(self, value: Value, rows: Sequence[OpDef] = _CHOICES) -> set[Value]:
         """What a value may be, or is the bits of."""
