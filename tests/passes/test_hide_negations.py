@@ -118,6 +118,16 @@ def of_first_steps(x, y, out):
 
 
 @cp.cube
+def of_counted(x, y, out):
+    i = cp.UNIT_POS
+    best, n = x[i], cp.i32(0)
+    while n < y[i]:
+        n += 1
+        best = max(max(best, n - 1 - x[i]), n - 1 - cp.i32(y[i]))
+    out[i] = best
+
+
+@cp.cube
 def of_loads(x, y, out):
     i = cp.UNIT_POS
     held = cp.local(4, cp.i32, 3)
@@ -173,6 +183,7 @@ def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) 
         of_choices,
         of_extrema,
         of_first_steps,
+        of_counted,
         of_loads,
         of_chosen_zeros,
     ],

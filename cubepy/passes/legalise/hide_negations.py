@@ -141,8 +141,8 @@ class _Negations:
         return bool(taken)
 
     def _may_vanish(self, value: Value, factor: int, form: LinearForm) -> bool:
-        """Whether a term may be a constant that leaves nothing of a form but what it subtracts: of
-        a counter that starts at a constant, in some step; of what is chosen, or of a product."""
+        """Whether a term may be a constant that leaves nothing of a form but what it subtracts: in
+        some step of a loop, where it starts at a constant; of what is chosen, or of a product."""
         return any(
             number is None or not (form.number + factor * number) % (1 << form.bits)
             for v in self._chosen_of(value, (*_CHOICES, ops.MUL, ops.AND))
@@ -150,12 +150,14 @@ class _Negations:
         )
 
     def _known(self, value: Value) -> Iterator[int | None]:
-        """The number that a value is; None for a counter that starts at a constant."""
+        """The number that a value is; None for what a loop changes that starts at a constant."""
         numbers, owner = self._forms.numbers, self._origins.owner(value)
         if isinstance(number := numbers.get(value), int):
             yield number
-        elif owner is not None and owner.row is ops.FOR and value is owner.regions[0].args[0]:
-            yield from (None,) if owner.operands[0] in numbers else ()
+        elif owner is not None and owner.row in (ops.FOR, ops.LOOP):
+            is_counter = owner.row is ops.FOR and value is owner.regions[0].args[0]
+            first = owner.operands[0] if is_counter else next(self._origins.of(value))
+            yield from (None,) if first in numbers else ()
 
     def _may_be(self, a: Value, b: Value) -> bool:
         """Whether one of two values may be chosen of others that have the other, or both may be
