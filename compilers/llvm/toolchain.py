@@ -108,6 +108,7 @@ class _Workshop:
 
 
 _WORKSHOPS = tuple(_Workshop() for _ in range(8))
+"""As many threads as compile at the same time."""
 _turns = count()
 for _shop in _WORKSHOPS:
     at_fork(_shop.lock)  # a fork waits for LLVM: a lost thread can't finish its work
@@ -115,7 +116,7 @@ for _shop in _WORKSHOPS:
 
 @contextmanager
 def _tools(target: Target, level: int) -> Iterator[_Tools]:
-    """Those of a workshop that no other thread is in; it is waited for one where none is free."""
+    """Those of a workshop that no other thread is in; where none is free, one is waited for."""
     shop = next((shop for shop in _WORKSHOPS if shop.lock.acquire(blocking=False)), None)
     if shop is None:
         shop = _WORKSHOPS[next(_turns) % len(_WORKSHOPS)]

@@ -100,31 +100,39 @@ def band_at(
     slot: Any, head: Any, arrays: Any, marks: Any, window: Any, height: int, is_guarded: bool
 ) -> Any:
     """Queries, keys, values and results of the sequence and the head of a slot, the first query of
-    its band, the window of the sequence, and whether it has that band.
+    its band, the window of the sequence, and whether its marks are sound.
 
     `marks`: where the queries of sequences begin, unless all have as many; where their keys begin,
-    or how many they have in pages; and which pages, if any. See `shifted` for the window. If this
-    `is_guarded`, a sequence has no band where its marks are out of range.
+    or how many they have in pages; and which pages, if any. All pass for sound unless this
+    `is_guarded`. See `shifted` for the window.
     """
     q, k, v, out = arrays
     starts, ends, tables = marks
-    own, is_there = head // (q.shape[q.rank - 2] // k.shape[k.rank - 2]), True
+    own = head // (q.shape[q.rank - 2] // k.shape[k.rank - 2])
     if len(starts):
         s, first = sequence_at(slot, starts[0], height)
         x, result = (m[starts[0][s] : starts[0][s + 1], head] for m in (q, out))
-        is_there = are_within(starts[0], s, q.shape[0]) and first >= 0 if is_guarded else True
     else:
         bands = (q.shape[1] + height - 1) // height
         s, first = slot // bands, slot % bands * height
         x, result = q[s, :, head], out[s, :, head]
     if len(tables):
         y, z = (Pages(m[:, :, own], tables[0][s], ends[s]) for m in (k, v))
-        are_there = pages_exist(tables[0][s], ends[s], k) if is_guarded else True
     else:
         y, z = (Rows(m[ends[s] : ends[s + 1], own]) for m in (k, v))
-        are_there = are_within(ends, s, k.shape[0]) if is_guarded else True
-    is_sound = is_there and are_there
+    is_sound = marks_are_sound(s, first, q, k, marks) if is_guarded else True
     return (x, y, z, result), first, shifted(window, x.shape[0], y.count), is_sound
+
+
+def marks_are_sound(s: Any, first: Any, q: Any, k: Any, marks: Any) -> Any:
+    """Whether what the marks say of a sequence is in range, and the first query of a band."""
+    starts, ends, tables = marks
+    of_queries = (first >= 0 and are_within(starts[0], s, q.shape[0])) if len(starts) else True
+    if len(tables):
+        of_keys = pages_exist(tables[0][s], ends[s], k)
+    else:
+        of_keys = are_within(ends, s, k.shape[0])
+    return of_queries and of_keys
 
 
 def are_within(offsets: Any, s: Any, rows: Any) -> Any:

@@ -19,10 +19,10 @@ from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
 from cubepy.ir.cuda import PTX, PTX_UPDATE
 from cubepy.ir.types import element_of, i16, i32, with_element
+from cubepy.passes.legalise.hide_operands import HideOperands
 from cubepy.passes.legalise.linear_forms import is_integer
 from cubepy.passes.legalise.rows import HIDDEN, HIDDEN_NEG
 from cubepy.passes.origins import Origins
-from cubepy.passes.rewrite import Rewriter
 
 _EXTREMA = (ops.MIN, ops.MAX)
 _ORDERS = (ops.LT, ops.LE, ops.GT, ops.GE)
@@ -90,26 +90,19 @@ def _once_short(kernel: Kernel) -> set[Value]:
     return found
 
 
-class _Hide(Rewriter):
-    def __init__(self, found: dict[Op, int]) -> None:
-        super().__init__()
-        self._found = found
+class _Hide(HideOperands):
+    """Computes in 32 bits, and narrows minima again."""
 
-    def visit(self, op: Op) -> None:
-        place = self._found.get(op)
-        if place is None:
-            self.out.append(self.renew(op))
-            return
-        operands = [self._widened(value, op) for value in self.values(op.operands)]
-        operands[place] = self.emit(HIDDEN, (operands[place],), {}, op.span)
-        if op.row in _ORDERS or not _is_short(op.result):
-            self.out.append(Op(op.row, tuple(operands), op.attrs, op.results, (), op.span))
-            return
-        wide = self.emit(op.row, operands, dict(op.attrs), op.span)
-        self.out.append(Op(ops.CAST, (wide,), {"type": op.result.type}, op.results, (), op.span))
-
-    def _widened(self, value: Value, op: Op) -> Value:
+    def prepared(self, value: Value, op: Op) -> Value:
         """A short integer in 32 bits."""
         if not _is_short(value):
             return value
         return self.emit(ops.CAST, (value,), {"type": with_element(value.type, i32)}, op.span)
+
+    def build(self, op: Op, operands: tuple[Value, ...]) -> None:
+        """The order, or the minimum as the type that it has."""
+        if op.row in _ORDERS or not _is_short(op.result):
+            super().build(op, operands)
+            return
+        wide = self.emit(op.row, operands, dict(op.attrs), op.span)
+        self.out.append(Op(ops.CAST, (wide,), {"type": op.result.type}, op.results, (), op.span))

@@ -20,10 +20,9 @@ from collections.abc import Callable
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
 from cubepy.ir.types import bool_
+from cubepy.passes.legalise.hide_operands import HideOperands
 from cubepy.passes.legalise.linear_forms import LinearForms, is_integer
-from cubepy.passes.legalise.rows import HIDDEN
 from cubepy.passes.origins import Origins
-from cubepy.passes.rewrite import Rewriter
 
 _ORDERS = (ops.LT, ops.LE, ops.GT, ops.GE)
 _LOGIC = (ops.NOT, ops.AND, ops.OR, ops.XOR)
@@ -35,7 +34,7 @@ def hide_guards(kernel: Kernel) -> Kernel:
     if not any(op.row in _LOOPS for op in kernel.body.walk()):
         return kernel
     found = _Guards(kernel).hidden()
-    return _Hide(found).run(kernel) if found else kernel
+    return HideOperands(found).run(kernel) if found else kernel
 
 
 class _Guards:
@@ -135,20 +134,3 @@ def _joins(op: Op) -> bool:
 
 def _leaves(region: Region) -> bool:
     return region.ops[-1].row is ops.BREAK
-
-
-class _Hide(Rewriter):
-    def __init__(self, found: dict[Op, int]) -> None:
-        super().__init__()
-        self._found = found
-
-    def visit(self, op: Op) -> None:
-        place = self._found.get(op)
-        if place is None:
-            self.out.append(self.renew(op))
-            return
-        operands = list(self.values(op.operands))
-        operands[place] = self.emit(HIDDEN, (operands[place],), {}, op.span)
-        self.replaced[op.result] = self.emit(
-            op.row, operands, dict(op.attrs), op.span, op.result.name
-        )
