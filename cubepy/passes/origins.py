@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
@@ -15,13 +15,21 @@ class Origins:
 
     def __init__(self, kernel: Kernel) -> None:
         self._owners: dict[Value, Op] = {}
+        self._stored: dict[Value, list[Value]] = {}
         for op in kernel.body.walk():
+            if op.row is ops.STORE:
+                buffer, _, value, *_ = op.operands
+                self._stored.setdefault(buffer, []).append(value)
             defined = (*op.results, *(arg for region in op.regions for arg in region.args))
             self._owners |= dict.fromkeys(defined, op)
 
     def owner(self, value: Value) -> Op | None:
         """The operation that has the value as a result, or as an argument of its region."""
         return self._owners.get(value)
+
+    def stored(self, buffer: Value) -> Sequence[Value]:
+        """The values that `store` writes to some element of a memory."""
+        return self._stored.get(buffer, ())
 
     def of(self, value: Value) -> Iterator[Value]:
         """The values that it may be, or is made of; not those that control flow depends on."""

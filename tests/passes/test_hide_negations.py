@@ -140,6 +140,33 @@ def of_loads(x, y, out):
 
 
 @cp.cube
+def of_stored(x, y, out):
+    i = cp.UNIT_POS
+    held = cp.local(4, cp.i32, 3)
+    held[0] = -x[i]
+    held[2 + (x[i] & 1)] = x[i + 1]
+    out[i] = min(min(held[0], held[1]), held[2] + 3)
+
+
+@cp.cube
+def of_stored_zeros(x, y, out):
+    i = cp.UNIT_POS
+    held = cp.local(4, cp.i32, 0)
+    held[x[i] & 1] = 7
+    out[i] = min(min(held[2] - x[i], held[3] - x[i + 1]), held[0])
+
+
+@cp.cube
+def of_kept(x, y, out):
+    i = cp.UNIT_POS
+    least = cp.local(2, cp.i32, 3)
+    least[y[i] & 1] = 7
+    if -x[i] < least[0]:
+        least[0] = -x[i]
+    out[i] = min(least[0], cp.i32(y[i]))
+
+
+@cp.cube
 def of_chosen_zeros(x, y, out):
     i = cp.UNIT_POS
     first = 0 if y[i] > 3 else x[i]
@@ -185,6 +212,9 @@ def text(kernel: cp.CubeKernel, target: str, specs: tuple[str, ...] = INTEGERS) 
         of_first_steps,
         of_counted,
         of_loads,
+        of_stored,
+        of_stored_zeros,
+        of_kept,
         of_chosen_zeros,
     ],
 )

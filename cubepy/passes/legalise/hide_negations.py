@@ -7,7 +7,8 @@ become `HIDDEN_NEG`, whose spelling is not recognised: one instruction more, in 
 the combination alone. A difference counts as one where a choice may be what it is subtracted from,
 as in `y - (min(max(y, 1), y) + x)`, of which NVVM knows that it is; where both are loads, which may
 be of one element; and where what is subtracted from may be a constant, as the counter of a loop is
-in the first step, which NVVM moves before the loop: such a one is negated twice.
+in the first step, which NVVM moves before the loop: such a one is negated twice. A load may be
+whatever is stored to its memory, for NVVM remembers that.
 
 ptxas takes an absolute value (`abs.s32`, which NVVM makes of a choice) for no negative number, but
 that of the least integer is negative: so its negation is hidden, at two instructions more.
@@ -18,12 +19,12 @@ Negations of u16 that become i16 are hidden as well, for the reason that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Value
 from cubepy.ir.opdef import OpDef
-from cubepy.ir.types import Type, element_of, i16, u16, unsigned_like
+from cubepy.ir.types import Buffer, Type, element_of, i16, u16, unsigned_like
 from cubepy.passes.dce import dce
 from cubepy.passes.legalise.linear_forms import LinearForm, LinearForms, is_integer
 from cubepy.passes.legalise.rows import HIDDEN_NEG
@@ -34,11 +35,11 @@ _EXTREMA = (ops.MIN, ops.MAX)
 _ORDERS = (ops.LT, ops.LE, ops.GT, ops.GE)
 _MOVES = (
     *(ops.CAST, ops.BITCAST, ops.SPLAT, ops.EXTRACT, ops.INSERT, ops.SHUFFLE),
-    ops.SELECT,
+    *(ops.SELECT, ops.IF, ops.FOR, ops.LOOP, ops.LOAD),
 )
 """Operations that hand on the number of an operand."""
 _CASTS = (ops.CAST, ops.BITCAST)
-_CHOICES = (*_CASTS, *_EXTREMA, ops.SELECT, ops.IF, ops.FOR, ops.LOOP)
+_CHOICES = (*_CASTS, *_EXTREMA, ops.SELECT, ops.IF, ops.FOR, ops.LOOP, ops.LOAD)
 
 
 def hide_negations(kernel: Kernel) -> Kernel:
@@ -65,15 +66,15 @@ class _Negations:
         waiting = [v for op in self._kernel.body.walk() for v in self._compared(op)]
         while waiting:
             value = waiting.pop()
-            op = self._origins.owner(value)
-            if value in seen or op is None:
+            if value in seen:
                 continue
             seen.add(value)
-            negated = self._negated(op)
-            if negated or self._may_negate(op):
+            op = self._origins.owner(value)
+            negated = () if op is None else self._negated(op)
+            if op is not None and (negated or self._may_negate(op)):
                 found[op] = negated
-            elif op.regions or op.row in _MOVES:
-                waiting += self._origins.of(value)
+            else:
+                waiting += self._sources(value, _MOVES)
         return found
 
     def becoming_signed(self) -> dict[Op, tuple[Value, ...]]:
@@ -106,11 +107,18 @@ class _Negations:
         """What a minimum, or a choice by a comparison, takes."""
         if op.row in _EXTREMA and is_integer(op.operands[0]):
             yield from op.operands
-        else:
-            operands = self._choosing(op)
-            chosen = {v for result in op.results if operands for v in self._origins.of(result)}
-            if chosen & set(operands):
-                yield from operands
+            return
+        operands = self._choosing(op)
+        if operands and not set(operands).isdisjoint(self._given(op)):
+            yield from operands
+
+    def _given(self, op: Op) -> Iterator[Value]:
+        """What a choice may give, or stores."""
+        for result in op.results:
+            yield from self._origins.of(result)
+        for inner in (inner for region in op.regions for inner in region.walk()):
+            if inner.row is ops.STORE:
+                yield inner.operands[2]
 
     def _negated(self, op: Op) -> tuple[Value, ...]:
         """The values whose sum an operation negates, if it is a negation in any form."""
@@ -171,22 +179,28 @@ class _Negations:
 
     def _loaded_from(self, value: Value) -> set[Value]:
         """The memory that a value, or what it is chosen of, is read from."""
-        owners = map(self._origins.owner, self._chosen_of(value))
-        return {op.operands[0] for op in owners if op is not None and op.row is ops.LOAD}
+        return {v for v in self._chosen_of(value) if isinstance(v.type, Buffer)}
 
     def _chosen_of(self, value: Value, rows: Sequence[OpDef] = _CHOICES) -> set[Value]:
-        """What a value may be, or is the bits of."""
+        """What a value may be, or is the bits of, and the memory that holds it."""
         found: set[Value] = set()
         waiting = [value]
         while waiting:
             v = waiting.pop()
-            if v in found:
-                continue
-            found.add(v)
-            op = self._origins.owner(v)
-            if op is not None and op.row in rows:
-                waiting += self._origins.of(v)
+            if v not in found:
+                found.add(v)
+                waiting += self._sources(v, rows)
         return found
+
+    def _sources(self, value: Value, rows: Sequence[OpDef]) -> Iterable[Value]:
+        """What a value may be, or is made of, by operations of some rows; of a load, the memory;
+        of a memory, what is stored there."""
+        if isinstance(value.type, Buffer):
+            return self._origins.stored(value)
+        op = self._origins.owner(value)
+        if op is None or op.row not in rows:
+            return ()
+        return op.operands[:1] if op.row is ops.LOAD else self._origins.of(value)
 
     def _bits(self, value: Value) -> Value:
         """The value that has these bits first, under whatever type."""
