@@ -119,12 +119,48 @@ def pack_weights(
                     pack_each(some[: t.line, :, z, y], into, c0, end, t)
 
 
+@cp.cube
+def pack_filters(
+    weight: cp.Tensor, panels: cp.Tensor, groups: int, t: cp.Comptime[Packing]
+) -> None:
+    """As `pack_weights`, for weights [channel, depth, row, column, filter], whose filters lie side
+    by side: line by line."""
+    channels, filters = weight.shape[0], weight.shape[4] // groups
+    parts, count = (channels + t.depth - 1) // t.depth, (filters + t.step - 1) // t.step
+    part, panel = cp.CUBE_POS % parts, cp.CUBE_POS // parts
+    c0, begin = part * t.depth, panel // count * filters
+    f0, end = panel % count * t.step, min(c0 + t.depth, channels)
+    at = cp.CUBE_POS * (weight.shape[1] * weight.shape[2] * weight.shape[3] * t.depth * t.step)
+    for z in range(weight.shape[1]):
+        for y in range(weight.shape[2]):
+            for x in range(weight.shape[3]):
+                tap = weight[:end, z, y, x, begin : begin + filters]
+                for c in range(0, t.depth, t.word):
+                    for line in range(t.lines):
+                        v = word_of(lines_of(tap, c0 + c, f0 + line * t.line, t), t)
+                        cp.store(panels, at + line * (t.line * t.word), v, whole=True)
+                    at += t.step * t.word
+
+
+def lines_of(weight: Any, first: Any, begin: Any, t: Any) -> Any:
+    """A line of filters from `begin` on of weights [channel, filter], for each channel of a word
+    from `first` on; zeros for what is not there."""
+    lines = ()
+    for c in cp.unroll(range(t.word)):
+        row = weight[min(first + c, weight.shape[0] - 1)]
+        seen = row[: row.shape[0] if first + c < weight.shape[0] else 0]
+        v = cp.load(seen, begin, line=t.line)
+        lines += (cp.Line[t.factors, t.line](v),)
+    return lines
+
+
 def pack_channels(weight: Any, into: Any, near: Any, c0: Any, end: Any, t: Any) -> None:
     """Weights [filter, channel] of one tap, the channels [c0, end)."""
     for c in range(0, t.depth, t.line):
         turn_square(weight[:, :end], near, c0 + c, t)
         for lane in range(0, min(t.line, t.depth - c), t.word):
-            v = word_of(tuple(near[lane + k] for k in range(t.word)), t)
+            rows = tuple(near[lane + k] for k in range(t.word))
+            v = word_of(tuple(cp.load(row, 0, line=t.line, fill=None) for row in rows), t)
             cp.store(into, (c + lane) * t.step, v, whole=True)
 
 
@@ -138,7 +174,8 @@ def pack_taps(weight: Any, into: Any, near: Any, c0: Any, end: Any, t: Any) -> N
                 there = taps if c0 + c + k < end else 0
                 turn_square(seen[:, :there], near[k * t.line :], first, t)
             for lane in range(min(t.line, taps - first)):
-                v = word_of(tuple(near[lane + k * t.line] for k in range(t.word)), t)
+                rows = tuple(near[lane + k * t.line] for k in range(t.word))
+                v = word_of(tuple(cp.load(row, 0, line=t.line, fill=None) for row in rows), t)
                 cp.store(into, (first + lane) * (t.depth * t.step) + c * t.step, v, whole=True)
 
 
@@ -167,9 +204,8 @@ def turn_square(weight: Any, near: Any, begin: Any, t: Any) -> None:
         cp.store(near[lane], 0, found[lane], whole=True)
 
 
-def word_of(rows: Any, t: Any) -> Any:
-    """What lines in memory have for each filter, beside each other."""
-    lines = tuple(cp.load(row, 0, line=t.line, fill=None) for row in rows)
+def word_of(lines: Any, t: Any) -> Any:
+    """What lines have for each filter, beside each other."""
     if t.word == 1:
         return lines[0]
     found = cp.concat(lines[0], lines[1])

@@ -20,9 +20,10 @@ from cubepy.kernels.convolution.packing import (
     NO_AXIS,
     TAP_AXIS,
     Packing,
+    pack_filters,
     pack_weights,
 )
-from cubepy.kernels.convolution.volumes import channels_last, has_channels_last
+from cubepy.kernels.convolution.volumes import channels_last, has_channels_last, permuted
 from cubepy.kernels.matmul.problem import sums_of
 from cubepy.kernels.matmul.strategies import has_split_units
 from cubepy.kernels.transposition.entry import copy_transposed
@@ -212,6 +213,11 @@ def pack_panels(planner: Planner, w: Memory, panels: Memory, groups: int, p: Pan
         from cubepy.kernels.convolution import on_units
 
         on_units.pack(planner, seen, panels, p)
+        return
+    if seen.shape[0] > 1 and seen.strides[0] == seen.dtype.itemsize:
+        cubes = groups * p.panels(seen.shape[0] // groups) * p.parts(seen.shape[1])
+        filters_last = permuted(seen, (1, 2, 3, 4, 0))
+        planner.launch(pack_filters, cubes, weight=filters_last, panels=panels, groups=groups, t=p)
         return
     last, seen = has_channels_last(seen), in_one_row(seen)
     has_taps = seen.shape[4] > 1 and seen.strides[4] == seen.dtype.itemsize
