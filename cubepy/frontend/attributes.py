@@ -12,6 +12,7 @@ from typing import Any
 
 from cubepy.frontend.calls import LINE_METHODS, inline
 from cubepy.frontend.captured import (
+    holds_changing,
     is_users_method,
     may_change,
     note,
@@ -44,7 +45,6 @@ from cubepy.ir.opdef import MEMORY, Resource, effects
 from cubepy.ir.types import Buffer, DType, Line, element_of
 from cubepy.lang.arrays import is_numpy
 from cubepy.lang.builtins import Position
-from cubepy.lang.containers import may_change_inside
 from cubepy.lang.function import ABSENT, Attributes, unwrap
 from cubepy.lang.objects import is_fixed_class
 
@@ -99,7 +99,7 @@ def attribute(frame: Frame, owner: Any, name: str) -> Any:
     _note_of_class(frame, owner, name)
     if isinstance(found, Position):
         return position(frame.tracer, found)
-    holds = may_change_inside(found) or (is_numpy(found) and not is_numpy(owner))
+    holds = holds_changing(found) and not (is_numpy(found) and is_numpy(owner))
     if holds or may_change(owner) or is_users_method(found) or _is_computed(owner, name):
         found = note(frame, owner, Attributes(owner), name, found)
     return refuse_array(frame, name, found)

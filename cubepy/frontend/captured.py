@@ -20,6 +20,7 @@ from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import Record, type_of
 from cubepy.lang.arrays import frozen, is_numpy
 from cubepy.lang.builtins import Position
+from cubepy.lang.containers import may_change_inside
 from cubepy.lang.function import ABSENT, Attributes, CubeFunction, unwrap
 from cubepy.lang.objects import is_fixed, is_fixed_class, is_fixed_function
 
@@ -65,6 +66,14 @@ def may_change(owner: Any) -> bool:
     if cls is not owner and (is_fixed_tuple or (params is not None and params.frozen)):
         return False
     return not is_fixed_class(cls)
+
+
+def holds_changing(value: Any) -> bool:
+    """Whether a value is an array or a container that changes in place, or a tuple that holds one:
+    frozen objects have those as well."""
+    if isinstance(value, tuple):
+        return any(map(holds_changing, cast("tuple[Any, ...]", value)))
+    return may_change_inside(value) or is_numpy(value)
 
 
 def holds_itself(owner: Any, name: str) -> bool:

@@ -12,6 +12,7 @@ from cubepy.frontend import suggest
 from cubepy.frontend.dispatch import evaluate
 from cubepy.frontend.expressions import choose
 from cubepy.frontend.operators import all_of, any_of, comparison
+from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tracer import Frame
 from cubepy.frontend.values import is_comptime, is_sequence
 from cubepy.ir import ops
@@ -28,7 +29,8 @@ def pattern_test(frame: Frame, pattern: ast.pattern, subject: Any, captured: Cap
     What the pattern captures is added to `captured`.
     """
     if isinstance(pattern, ast.MatchValue):
-        return comparison(frame, ast.Eq, subject, evaluate(frame, pattern.value))
+        test = comparison(frame, ast.Eq, subject, evaluate(frame, pattern.value))
+        return comptime_result(frame, bool, test) if is_comptime(test) else test
     if isinstance(pattern, ast.MatchSingleton):
         return _singleton(frame, pattern.value, subject)
     if isinstance(pattern, ast.MatchOr):

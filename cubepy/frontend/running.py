@@ -29,6 +29,7 @@ from typing import Any, cast
 
 from cubepy.errors import Error
 from cubepy.frontend.captured import (
+    holds_changing,
     holds_itself,
     is_users_method,
     may_change,
@@ -318,7 +319,7 @@ class _Reads:
             return
         if found is ABSENT and name not in self._absent:
             return
-        if changes or is_users_method(found) or may_change_inside(found):
+        if changes or is_users_method(found) or holds_changing(found):
             self._facts.capture(owner, name, Attributes(owner), found)
         self._add_all((found,))
 

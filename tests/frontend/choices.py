@@ -5,6 +5,8 @@ Each is `kernel(x, out)` with one unit for each element of `x`.
 
 from typing import Any
 
+import numpy as np
+
 import cubepy as cp
 
 CASES: list[Any] = []
@@ -247,6 +249,30 @@ def match_comptime(x, out):
         case (_, 4):
             r += 1
     out[i] = r
+
+
+CODES = np.array([4, 9], np.int32)
+
+
+@case
+def match_scalars_of_numpy(x, out):
+    i = cp.ABSOLUTE_POS
+    r, q = 0, 7
+    match CODES[0]:
+        case 9:
+            r = -1
+        case 4 as q:
+            r = q * 10
+    match CODES[1]:
+        case 3 | 9 as q if x[i] > 3:
+            r += q
+        case _ as n:
+            r -= n
+    for n in range(3):
+        match CODES[0]:
+            case 4 as n:
+                r += n
+    out[i] = r + q
 
 
 @case

@@ -111,6 +111,59 @@ def test_lists_that_frozen_objects_hold(kernel: Any):
     assert launch(kernel) == before
 
 
+@dataclass(frozen=True, eq=False)
+class Layers:
+    parts: tuple[Any, ...]
+
+    def weight(self, k: int) -> Any:
+        return self.parts[k][0]
+
+
+LAYERS = Layers((np.array([2.0]), [7.0], {0: 3.0}, ([5.0],)))
+
+
+@cp.cube
+def by_method_of_parts(x, out):
+    out[0] = x[0] + LAYERS.weight(0)
+    for part in LAYERS.parts[:3]:
+        out[0] += part[0]
+
+
+@cp.cube
+def by_index_of_parts(x, layers: cp.Comptime[Layers], out):
+    out[0] = x[0] + layers.parts[1][0] + layers.parts[3][0][0]
+
+
+def plain_sum(parts: Any) -> float:
+    return parts[2][0] + parts[3][0][0]
+
+
+@cp.cube
+def by_python_of_parts(x, out):
+    out[0] = x[0] + plain_sum(LAYERS.parts)
+
+
+@pytest.mark.parametrize(
+    "kernel", [by_method_of_parts, by_index_of_parts, by_python_of_parts], ids=lambda k: k.__name__
+)
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+def test_what_tuples_of_frozen_objects_hold(kernel: Any, device: str):
+    x, out = np.zeros(1), np.zeros(1)
+    given = (x, LAYERS, out) if kernel is by_index_of_parts else (x, out)
+
+    def launched() -> float:
+        kernel.configure(device=device)[1, 1](*given)
+        return out[0]
+
+    before = [launched() for _ in range(3)][-1]
+    for n in (10.0, 1.0):
+        for held in (LAYERS.parts[0], LAYERS.parts[1], LAYERS.parts[2], LAYERS.parts[3][0]):
+            held[0] += n
+        rise = launched() - before
+        assert rise == n * (4 if kernel is by_method_of_parts else 2)
+        before += rise
+
+
 HELD: Any = None
 
 
