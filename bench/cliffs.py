@@ -40,6 +40,8 @@ MATRICES = (
     (1000003, 3),
     (16384, 64),
 )
+PRODUCTS = ((2, 4096, 256), (8, 512, 32), (16, 4096, 16), (24, 512, 48), (128, 4096, 16))
+"""Rows, elements of k, and columns, where two of them are few."""
 IMAGES = ((8, 64, 56, 56), (2, 3, 224, 224), (32, 256, 7, 7), (4, 16, 300, 301), (1, 512, 14, 14))
 HEADS = (
     (8, 12, 128, 128, 64),
@@ -89,6 +91,8 @@ def works(random: Random) -> Iterator[Work]:
         yield from of_axes(random, shape)
         yield from of_rows(random, shape)
         yield from products(random, shape)
+    for extents in PRODUCTS:
+        yield from few_results(random, extents)
     for shape in HEADS:
         yield from attention(random, shape)
     yield from signals(random)
@@ -157,6 +161,17 @@ def products(random: Random, shape: tuple[int, int]) -> Iterator[Work]:
     yield Work(f"matmul, {size} by 32", lambda: k.matmul(x, few), lambda: x @ few)
     yield Work(f"matmul, {size} turned by 32", lambda: k.matmul(x.T, tall), lambda: x.T @ tall)
     yield Work(f"matmul, {size} by a vector", lambda: k.matmul(x, w), lambda: x @ w)
+
+
+def few_results(random: Random, extents: tuple[int, int, int]) -> Iterator[Work]:
+    """Products of few rows and columns, of factors that lie along rows or columns each."""
+    m, n, k = extents[0], extents[2], kernels
+    a, b = random(m, extents[1]), random(extents[1], n)
+    turned_a, turned_b = a.T.contiguous().T, b.T.contiguous().T
+    layouts = {"": (a, b), " left": (turned_a, b), " right": (a, turned_b)}
+    for turned, (x, y) in (layouts | {" both": (turned_a, turned_b)}).items():
+        name = f"matmul, {m}x{extents[1]}x{n}{turned and f', turned{turned}'}"
+        yield Work(name, lambda x=x, y=y: k.matmul(x, y), lambda x=x, y=y: x @ y)
 
 
 def attention(random: Random, shape: tuple[int, ...]) -> Iterator[Work]:

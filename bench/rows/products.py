@@ -47,6 +47,10 @@ PROBLEMS = (
     Problem(1, 4096, 4096, 1.0),
     Problem(16, 4096, 4096, 1.3),
     Problem(16, 4096, 4096, 1.3, turned=True),
+    Problem(8, 512, 64, 1.0),
+    Problem(16, 4096, 16, 1.0),
+    Problem(16, 4096, 64, 1.0),
+    Problem(128, 512, 48, 1.0),
     Problem(128, 64, 128, 1.0, batch=32),
 )
 

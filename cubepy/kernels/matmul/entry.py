@@ -44,6 +44,7 @@ from cubepy.kernels.matmul.strategies import (
     is_cpu,
     narrow_height,
     parts_of_k,
+    strip_cut,
 )
 from cubepy.kernels.matmul.streams import (
     Dots,
@@ -52,6 +53,7 @@ from cubepy.kernels.matmul.streams import (
     multiply_dots,
     multiply_streams,
 )
+from cubepy.kernels.matmul.strips import Strips, multiply_strips
 from cubepy.kernels.matmul.units import Units, multiply_units
 from cubepy.kernels.matmul.variants import others, problem_key
 from cubepy.kernels.quantisation.operand import Quantised
@@ -452,10 +454,15 @@ def _turned_if_better(planner: Planner, p: Product) -> Product:
 
 
 def _has_few_columns(p: Product) -> bool:
-    """Whether dot products of long rows and few columns make the result."""
-    rows, columns = p.out.shape[-2:]
-    is_tall = columns <= FEW_COLUMNS and rows > FEW and p.a.shape[-1] >= LONG_K
-    return is_tall and is_dense(p.a, -1) and (len(p.b.shape) == 2 or is_dense(p.b, -2))
+    """Whether the transposed product has few long rows, of which dot products or strips make the
+    result; its left factor is copied where columns are very few."""
+    (rows, columns), k = p.out.shape[-2:], p.a.shape[-1]
+    is_dense_along_k = is_dense(p.b, -2)
+    if k < LONG_K or columns > (FEW if is_dense_along_k else FEW_COLUMNS):
+        return False
+    if is_dense(p.a, -1):
+        return rows > FEW and (len(p.b.shape) == 2 or is_dense_along_k)
+    return is_dense_along_k and is_dense(p.a, -2)
 
 
 def _dense_columns(planner: Planner, b: Memory) -> Memory:
@@ -490,6 +497,7 @@ def launch(planner: Planner, problem: Problem, p: Product, *, may_copy: bool = T
         else:
             launch(planner, problem_of(copied), copied, may_copy=False)
         return
+    a = turned(p.a) if problem.left == COLUMNS else p.a
     b = turned(p.b) if problem.right == COLUMNS else p.b
     finish = {"biases": p.biases, "extras": p.extras, "epilogue": p.epilogue}
     match t:
@@ -497,6 +505,11 @@ def launch(planner: Planner, problem: Problem, p: Product, *, may_copy: bool = T
             cubes = problem.batches * -(-problem.n // t.width)
             kernel = multiply_streams if isinstance(t, Streams) else multiply_dots
             planner.launch(kernel, cubes, a=p.a, b=b, out=p.out, **finish, t=t)
+        case Strips():
+            height, width = strip_cut(target, problem, t)
+            cubes = problem.batches * -(-problem.m // height) * -(-problem.n // width)
+            cut = {"height": height, "width": width}
+            planner.launch(multiply_strips, cubes, a=a, b=b, out=p.out, **finish, **cut, t=t)
         case Narrow():
             _launch_narrow(planner, problem, p, b, t)
         case Blocks() | Units() | Split():

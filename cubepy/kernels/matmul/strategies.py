@@ -11,6 +11,7 @@ from cubepy.kernels.matmul.narrow import Narrow
 from cubepy.kernels.matmul.problem import ROWS, Problem
 from cubepy.kernels.matmul.split import PARTS, Split
 from cubepy.kernels.matmul.streams import Dots, Streams
+from cubepy.kernels.matmul.strips import Strips
 from cubepy.kernels.matmul.units import PANEL, ROW_BYTES, Units
 from cubepy.record import dataclass
 from cubepy.targets import Target
@@ -28,6 +29,9 @@ FAR, AHEAD_BYTES = 8, 2048
 """Second caches that a right factor must exceed to be prefetched; how far, along dense columns."""
 LONGEST = 1 << 12
 """Columns of a cube, at most."""
+NEAR, LEAST_STRIPS, TALL_LINES = 4, 2, 4
+"""Second caches that a right factor may fill of which each strip of columns is read for itself, and
+strips up to which any is; lines of columns up to which more than `FEW` rows are made so."""
 CUBE_WORK = 1 << 21
 """Multiplications that are worth a cube of their own: 20 microseconds."""
 CUBES = 4
@@ -92,7 +96,7 @@ class Division:
     depth: int
 
 
-OnCpus = Blocks | Streams | Dots | Units | Split | Narrow
+OnCpus = Blocks | Streams | Strips | Dots | Units | Split | Narrow
 InBlocks = Blocks | Units | Split
 """Those of which cubes make blocks of the result."""
 
@@ -110,9 +114,9 @@ def choose(target: Target, problem: Problem) -> OnCpus | OnGpus:
         return on_gpus.choose(target, problem)
     if problem.m <= FEW and problem.left == ROWS:
         if problem.right == ROWS:
-            return streams(target, problem)
+            return strips(target, problem) or streams(target, problem)
         return dots(target, problem)
-    return narrow(target, problem) or in_blocks(target, problem)
+    return narrow(target, problem) or strips(target, problem) or in_blocks(target, problem)
 
 
 def in_blocks(target: Target, problem: Problem) -> InBlocks:
@@ -359,7 +363,7 @@ def streams(target: Target, problem: Problem) -> Streams:
     groups = -(-problem.m // GROUP)
     rows = -(-problem.m // groups)
     line = lanes(target, problem)
-    lines = max(1, min(4, tile_extents(target)[0] * 2 // 3 * 2 // rows)) if rows > 1 else 1
+    lines = _lines_of_rows(target, rows) if rows > 1 else 1
     wanted = -(-target.cores // problem.batches)
     if problem.work < CUBE_WORK // 8:
         wanted = 1
@@ -368,6 +372,40 @@ def streams(target: Target, problem: Problem) -> Streams:
     width = min(rounded(even_part(-(-problem.n // wanted), most), step), most)
     ahead = STEPS if _is_far(target, problem) else 0
     return Streams(rows, groups, line, lines, STEPS, width, ahead, problem.sums)
+
+
+def strips(target: Target, problem: Problem) -> Strips | None:
+    """As many rows and lines as registers hold sums of; None where rows of the right factor are
+    better read in long runs, or there is so much to do that factors are better packed."""
+    p, line = problem, lanes(target, problem)
+    rows = even_part(p.m, _few_rows(target))
+    t = Strips(rows, _lines_of_rows(target, rows), line, p.left, p.sums)
+    nbytes, is_narrow = p.k * p.n * p.dtype.itemsize, p.n <= LEAST_STRIPS * t.step
+    is_near = is_narrow or nbytes <= NEAR * target.cache_bytes
+    if p.m == 1 or p.right != ROWS or not is_near:
+        return None
+    has_own = p.elements is not None and has_dots(target, p.elements)
+    is_tall = p.n <= TALL_LINES * line and nbytes <= target.cache_bytes and not has_own
+    return t if p.m <= FEW or is_tall else None
+
+
+def strip_cut(target: Target, problem: Problem, t: Strips) -> tuple[int, int]:
+    """Rows and columns of a cube: columns are cut first, each worth its start."""
+    worth = min(target.cores, max(1, problem.work // FEW_WORK))
+    wanted = -(-worth // problem.batches)
+    width = rounded(-(-problem.n // wanted), t.step)
+    across = -(-problem.n // width)
+    return rounded(-(-problem.m // -(-wanted // across)), t.rows), width
+
+
+def _few_rows(target: Target) -> int:
+    """Rows that are made together where they are few."""
+    return tile_extents(target)[0] * 2 // 3
+
+
+def _lines_of_rows(target: Target, rows: int) -> int:
+    """Lines of columns whose sums registers then hold, of so many rows."""
+    return max(1, min(4, _few_rows(target) * 2 // rows))
 
 
 def dots(target: Target, problem: Problem) -> Dots:

@@ -13,6 +13,7 @@ from cubepy.kernels.matmul.problem import Problem
 from cubepy.kernels.matmul.split import Split
 from cubepy.kernels.matmul.strategies import OnCpus, cuts, divide
 from cubepy.kernels.matmul.streams import Dots, Streams
+from cubepy.kernels.matmul.strips import Strips
 from cubepy.kernels.matmul.units import PANEL, Units
 from cubepy.targets import Target
 
@@ -40,6 +41,8 @@ def others(
         case Streams():
             axes = {"lines": (1, 2, 4), "width": (0.5, 1, 2), "ahead": (0, first.steps)}
             return variants(first, axes, _streams)
+        case Strips():
+            return variants(first, {"lines": (1, 2, 4)}, lambda t, lines: replace(t, lines=lines))
         case Dots():
             shapes = [
                 s for s in ((1, 8), (2, 4), (4, 4), (4, 6), (4, 2), (1, 4)) if s[0] <= problem.m
