@@ -345,7 +345,9 @@ def problem_of(p: Product) -> Problem:
     sums = sums_of(p.a.dtype)
     finished = bool(p.biases) or p.epilogue is not None or p.out.dtype is not sums
     left = ROWS if is_dense(p.a, -1) or not is_dense(p.a, -2) else COLUMNS
-    right = ROWS if is_dense(p.b, -1) or not is_dense(p.b, -2) else COLUMNS
+    is_column = n == 1 and is_dense(p.b, -2)
+    is_rowwise = is_dense(p.b, -1) or not is_dense(p.b, -2)
+    right = ROWS if is_rowwise and not is_column else COLUMNS
     k = p.a.shape[-1]
     boxes = has_boxes(_rowwise(p.a, left)) and has_boxes(_rowwise(p.b, right))
     return Problem(

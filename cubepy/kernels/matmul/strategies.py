@@ -32,8 +32,9 @@ LONGEST = 1 << 12
 NEAR, LEAST_STRIPS, TALL_LINES = 4, 2, 4
 """Second caches that a right factor may fill of which each strip of columns is read for itself, and
 strips up to which any is; lines of columns up to which more than `FEW` rows are made so."""
-CUBE_WORK = 1 << 21
-"""Multiplications that are worth a cube of their own: 20 microseconds."""
+CUBE_WORK, VECTOR_WORK = 1 << 21, 1 << 19
+"""Multiplications that are worth a cube of their own: 20 microseconds, also where each reads an
+element of its own."""
 CUBES = 4
 """Cubes for each core, so that one that is slow does not hold up all."""
 BLOCK_WORK, LONG_WORK, BLOCK_CUBES = 1 << 19, 1 << 22, 2
@@ -146,7 +147,8 @@ def parts_of_k(target: Target, problem: Problem) -> int:
         from cubepy.kernels.matmul import on_gpus
 
         return on_gpus.parts_of_k(target, problem)
-    if target.kind != "cpu" or problem.batches > 1 or problem.work < CUBE_WORK:
+    least = CUBE_WORK if problem.m > 1 and problem.n > 1 else VECTOR_WORK
+    if target.kind != "cpu" or problem.batches > 1 or problem.work < least:
         return 1
     is_row = problem.m == 1 and problem.right == ROWS and problem.n >= LONG_ROW
     is_small = problem.m * problem.n <= FEW_RESULTS and problem.k >= LONG_SUM
@@ -382,7 +384,7 @@ def strips(target: Target, problem: Problem) -> Strips | None:
     t = Strips(rows, _lines_of_rows(target, rows), line, p.left, p.sums)
     nbytes, is_narrow = p.k * p.n * p.dtype.itemsize, p.n <= LEAST_STRIPS * t.step
     is_near = is_narrow or nbytes <= NEAR * target.cache_bytes
-    if p.m == 1 or p.right != ROWS or not is_near:
+    if (p.m == 1 and p.n >= line) or p.right != ROWS or not is_near:
         return None
     has_own = p.elements is not None and has_dots(target, p.elements)
     is_tall = p.n <= TALL_LINES * line and nbytes <= target.cache_bytes and not has_own
@@ -409,13 +411,13 @@ def _lines_of_rows(target: Target, rows: int) -> int:
 
 
 def dots(target: Target, problem: Problem) -> Dots:
-    """Four rows by four columns, or more where registers are many, or one row by eight; columns
-    that several groups of rows use fill a quarter of the nearest cache."""
+    """Four rows by four columns, or more where registers are many, or one row by eight, of fewer
+    in wider lines; columns that several groups of rows use fill a quarter of the nearest cache."""
     rows = even_part(problem.m, 4)
     groups = -(-problem.m // rows)
     many = prod(tile_extents(target)) >= 24
-    columns = 8 if rows == 1 else 6 if many and groups > 1 else 4
-    line = lanes(target, problem)
+    columns = min(8, max(1, problem.n)) if rows == 1 else 6 if many and groups > 1 else 4
+    line = lanes(target, problem) * (power_above(8 // columns + 1) // 2 if rows == 1 else 1)
     near = target.near_bytes // 4 // (columns * problem.sums.itemsize)
     depth = max(line, near // line * line) if groups > 1 else WHOLE
     wanted = -(-target.cores * CUBES // problem.batches)
