@@ -131,3 +131,65 @@ def test_what_stands_behind_keeps_its_type(function: Any):
     wanted = [2, 2, 2, 0.5, 0.5, 0.5] if function is bound_in_else else [6, 0, 0, 0, 0, 0]
     np.testing.assert_array_equal(found, wanted)
     np.testing.assert_array_equal(expected, wanted)
+
+
+@cp.cube
+def widened(x, out):
+    i = cp.UNIT_POS
+    v = cp.i32(70000)
+    if i > 1 and (v := x[i]) > 2:
+        out[i] = v * 30000
+    else:
+        out[i] = -v
+
+
+@cp.cube
+def walked(x, out):
+    i = cp.UNIT_POS
+    node, steps = cp.i32(i), cp.i32(0)
+    while steps < 9 and (node := x[node]) >= 0:
+        steps += 1
+    out[i] = steps * 100 + node
+
+
+@cp.cube
+def chained(x, out):
+    i = cp.UNIT_POS
+    v, w = cp.i64(1 << 40), (cp.i32(1), cp.i32(2))
+    for k in range(3):
+        y = x[i] if 0 < x[i] < (v := x[k]) else cp.i16(k)
+        if y > 1 and (w := (x[k], y))[0] > 1:
+            out[i] += w[1]
+    out[i] += v % 1000 + w[0] * 10000
+
+
+def _widened(x: list[int], i: int) -> int:
+    return x[i] * 30000 if i > 1 and x[i] > 2 else -(x[i] if i > 1 else 70000)
+
+
+def _walked(x: list[int], i: int) -> int:
+    node, steps = i, 0
+    while steps < 9 and (node := x[node]) >= 0:
+        steps += 1
+    return steps * 100 + node
+
+
+def _chained(x: list[int], i: int) -> int:
+    v, w, out = 1 << 40, (1, 2), 0
+    for k in range(3):
+        y = x[i] if 0 < x[i] < (v := x[k] if x[i] > 0 else v) else k
+        if y > 1:
+            w = (x[k], y)
+            out += y if x[k] > 1 else 0
+    return out + v % 1000 + w[0] * 10000
+
+
+@pytest.mark.parametrize("device", ["cpu", "interpreter"])
+@pytest.mark.parametrize(
+    ("kernel", "expected"), [(widened, _widened), (walked, _walked), (chained, _chained)]
+)
+def test_a_narrower_value_becomes_what_the_name_had(kernel: Any, expected: Any, device: str):
+    for x in ([3, 4, 5, -1, 1, 2], [1, 2, 3, 4, 5, -7], [2, 0, 1, 3, -3, 5]):
+        out = np.zeros(UNITS, np.int64)
+        kernel.configure(device=device)[1, UNITS](np.array(x, np.int16), out)
+        assert out.tolist() == [expected(x, i) for i in range(UNITS)]
