@@ -54,7 +54,32 @@ def doubled_is_four(k: Any) -> Any:
     return k * 2 == 4
 
 
+def float_is_below_one(k: Any) -> Any:
+    return cp.f32(k) < 1.0
+
+
+def float_is_zero(k: Any) -> Any:
+    return cp.f64(cp.i32(k)) == 0
+
+
+def float_is_no_truth(k: Any) -> Any:
+    return not cp.f32(k)
+
+
+def float_of_next_is_one(k: Any) -> Any:
+    return 1 >= cp.f64(k + 1)
+
+
+def half_is_below_one(k: Any) -> Any:
+    return cp.f16(k) < 1.0
+
+
 GUARDS = (
+    float_is_below_one,
+    float_is_zero,
+    float_is_no_truth,
+    float_of_next_is_one,
+    half_is_below_one,
     is_zero,
     zero_is,
     is_below_one,

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
-from cubepy.ir.types import bool_
+from cubepy.ir.types import Buffer, bool_, element_of
 from cubepy.passes.legalise.hide_operands import HideOperands
 from cubepy.passes.legalise.linear_forms import LinearForms, is_integer
 from cubepy.passes.origins import Origins
@@ -60,25 +60,39 @@ class _Guards:
                 ]
                 if places and (shares or (self._is_open(op) and self._guards(op.result))):
                     found[op] = places[0]
-            place = self._step(op)
-            if place is not None and self._guards(op.result, _asks_twice):
-                found.setdefault(op, place)
+            step = self._step(op)
+            if step is not None and self._guards(op.result, _asks_twice):
+                found.setdefault(*step)
         return found
 
-    def _step(self, op: Op) -> int | None:
+    def _step(self, op: Op) -> tuple[Op, int] | None:
         """The operand that follows the counter of a loop of unknown length, of a condition that may
-        hold in one step: an equality, or an order beside a constant."""
+        hold in one step: an equality, or an order beside a constant. Of a float, that of the
+        conversion."""
         is_truth = op.row is ops.CAST and op.result.type is bool_
         if not is_truth and op.row not in (ops.EQ, ops.NE, *_ORDERS):
             return None
-        if not all(map(is_integer, op.operands)):
-            return None
-        for k, value in enumerate(op.operands):
-            if op.row in _ORDERS and self._forms.of(op.operands[1 - k]).factors:
+        compared = [self._before_floats(op, k) for k in range(len(op.operands))]
+        for k, (maker, place) in enumerate(compared):
+            value = maker.operands[place]
+            if not is_integer(value) or (op.row in _ORDERS and self._is_open_at(op, 1 - k)):
                 continue
             if any(map(self._is_long, self._forms.steps(value, by_ones=False))):
-                return k
+                return maker, place
         return None
+
+    def _before_floats(self, op: Op, place: int) -> tuple[Op, int]:
+        """Where an operand can be hidden: there, or where it is converted to a float."""
+        owner = self._origins.owner(op.operands[place])
+        is_made = owner is not None and owner.row is ops.CAST and is_integer(owner.operands[0])
+        return (owner, 0) if owner and is_made and _is_float(op.operands[place]) else (op, place)
+
+    def _is_open_at(self, op: Op, place: int) -> bool:
+        """Whether an operand is no constant."""
+        value = op.operands[place]
+        if _is_float(value):
+            return value not in self._forms.numbers
+        return bool(self._forms.of(value).factors)
 
     def _is_long(self, counter: Value) -> bool:
         """Whether the length of its loop is not known."""
@@ -113,6 +127,10 @@ class _Guards:
             self._guards(user.result, counts) if user.row in _LOGIC else counts(user)
             for user in self._users.get(condition, ())
         )
+
+
+def _is_float(value: Value) -> bool:
+    return not isinstance(value.type, Buffer) and element_of(value.type).is_float
 
 
 def _stays(op: Op) -> bool:
