@@ -16,6 +16,13 @@ from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.epilogues import applied
 from cubepy.kernels.calls.extremes import greater_of, less_of
 from cubepy.kernels.calls.positions import count_up, product, unravelled
+from cubepy.kernels.reduction.extremes import (
+    across_lanes,
+    noted,
+    notes_nan,
+    number_of,
+    number_of_all,
+)
 from cubepy.kernels.reduction.problem import Reduction, is_true
 from cubepy.record import dataclass
 
@@ -118,6 +125,8 @@ def finished(state: Any, op: Any) -> Any:
 
 def across(state: Any, op: Any) -> Any:
     """All lanes as one number."""
+    if notes_nan(op):
+        return across_lanes(state, op)
     lanes = state[0].line_size
     if lanes == 1:
         return finished(state, op)[0]
@@ -147,6 +156,8 @@ def reduced_row(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any, 
     """
     line, step = tiling.line, tiling.line * tiling.unroll
     whole = first + (end - first) // step * step
+    if notes_nan(op):
+        return extreme_of_row(x, (first, whole, end), state, op, tiling, centre)
     for at in range(first, whole, BLOCK * step):
         lines = tuple(cp.Line[op.dtype, line](op.identity) for _ in range(tiling.unroll))
         for i in range(at, min(at + BLOCK * step, whole), step):
@@ -159,6 +170,23 @@ def reduced_row(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any, 
     for j in range(whole, end, line):
         rest = joined(loaded_up_to(x, j, end, op, line, centre), rest, op)
     return advanced(state, rest, op)
+
+
+def extreme_of_row(x: Any, ends: Any, state: Any, op: Any, tiling: Any, centre: Any) -> Any:
+    """The same for an extreme of floats, see `extremes`; `ends`: the first element, and those
+    behind the last step and the last element."""
+    line, (first, whole, end) = tiling.line, ends
+    best = tuple(cp.Line[op.dtype, line](op.identity) for _ in range(tiling.unroll))
+    nans = state[1]
+    for i in range(first, whole, line * tiling.unroll):
+        lines = tuple(loaded(x, i + k * line, op, line, None, centre) for k in range(tiling.unroll))
+        best = tuple(number_of(v, old, op) for v, old in zip(lines, best, strict=True))
+        nans = noted(nans, lines, op)
+    found = number_of(number_of_all(best, op), state[0], op)
+    for j in range(whole, end, line):
+        v = loaded_up_to(x, j, end, op, line, centre)
+        found, nans = number_of(v, found, op), noted(nans, (v,), op)
+    return found, nans
 
 
 def reduced(x: Any, first: Any, end: Any, state: Any, op: Any, tiling: Any, centre: Any) -> Any:
