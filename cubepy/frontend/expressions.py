@@ -28,11 +28,10 @@ from cubepy.frontend.overloads import (
 from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tables import look_up, table_of
 from cubepy.frontend.tensors import load_item
-from cubepy.frontend.tracer import Frame, Key, bind, lookup_local, unset
+from cubepy.frontend.tracer import Frame, Key, bind, goes_back, lookup_local, unset
 from cubepy.frontend.type_variables import dtype_of
 from cubepy.frontend.unpacking import items_of, limited
 from cubepy.frontend.values import (
-    SLOTS,
     UNSET,
     FlatRef,
     Formatted,
@@ -380,18 +379,12 @@ def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
         with frame.tracer.b.region() as body:
             result = action()
             new = {n: v for n, v in frame.env.items() if before.get(n, UNSET) is not v}
-            unset = [n for n, v in new.items() if not _goes_back(frame, before.get(n, UNSET), v)]
+            unset = [n for n, v in new.items() if not goes_back(frame, before.get(n, UNSET), v)]
     finally:
         frame.depth, frame.operands = frame.depth - _APART, frame.operands - 1
     frame.hidden |= new
     frame.env = before | dict.fromkeys(unset, UNSET)
     return body, result
-
-
-def _goes_back(frame: Frame, old: Any, new: Any) -> bool:
-    """Store what a name was bound to anew, as another type, in the local that it had; False where
-    it had none, or one that does not take it."""
-    return isinstance(old, SLOTS) and isinstance(new, SLOTS) and frame.tracer.store_back(old, new)
 
 
 def _is_pure(body: list[Op]) -> bool:

@@ -283,6 +283,12 @@ def store_back(frame: Frame, context: LoopContext) -> None:
             context.conflicts.setdefault(name, Conflict(old, new))
 
 
+def goes_back(frame: Frame, old: Any, new: Any) -> bool:
+    """Store what a name was bound to anew, as another type, in the local that it had; False where
+    it had none, or one that does not take it."""
+    return isinstance(old, SLOTS) and isinstance(new, SLOTS) and frame.tracer.store_back(old, new)
+
+
 def leave_loop(frame: Frame, context: LoopContext) -> None:
     """The names after a loop: those that it alone bound are unset; E210 for what changed its type.
 
