@@ -23,6 +23,7 @@ from cubepy.targets import cuda_target, parse_target
 from tests.optional import require_package
 
 AMPERE = cuda_target("sm_80")
+HOPPER = cuda_target("sm_90a")
 OLD = cuda_target("sm_75")
 LAYOUTS = [(left, right) for left in (ROWS, COLUMNS) for right in (ROWS, COLUMNS)]
 
@@ -246,3 +247,16 @@ def test_rounded_factors_are_taken_as_tf32():
     (launch,) = record(cp.kernels.matmul, {"a": text, "b": text}, options, AMPERE)
     source = launch.launcher.inspect(**launch.arguments, target="cuda:sm_80")
     assert "tf32.tf32.f32" in source
+
+
+def test_a_long_k_of_few_columns_is_cut():
+    """Where most multiprocessors would have none; lengths are whole lines."""
+    for t in (f32, bf16):
+        row = problem(1, 1, 1 << 20, t, right=COLUMNS)
+        assert parts_of_k(HOPPER, row) == 1 << 8
+        assert parts_of_k(HOPPER, replace(row, k=(1 << 20) - 64)) == 1
+        assert parts_of_k(HOPPER, replace(row, n=4096)) == 1
+        assert parts_of_k(HOPPER, replace(row, k=4096)) == 1
+        few = replace(row, m=4, n=16)
+        parts = parts_of_k(HOPPER, few)
+        assert parts > 8 and few.k % (parts * 64) == 0

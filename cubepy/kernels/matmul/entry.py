@@ -333,9 +333,10 @@ def _division_of_k(target: Target, problem: Problem) -> tuple[int, int]:
     parts = parts_of_k(target, problem)
     unit = min(MOST_WHOLE, 1 << max(1, problem.k // REST).bit_length() - 1)
     whole = problem.k // unit * unit
-    if parts == 1 and LEAST_K <= whole < problem.k:
-        parts = parts_of_k(target, replace(problem, k=whole))
-        return parts, whole // parts
+    if LEAST_K <= whole < problem.k:
+        more = parts_of_k(target, replace(problem, k=whole))
+        if more > 2 * parts or parts == 1:
+            return more, whole // more
     return parts, problem.k // parts
 
 

@@ -24,7 +24,13 @@ from cubepy.kernels.matmul.grids import (
 from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.pipelined import Pipelined, multiply_by_elements, multiply_pipelined
 from cubepy.kernels.matmul.problem import COLUMNS, Problem, Product, turned
-from cubepy.kernels.matmul.skinny import launch_thin, launch_vectors, other_cuts, skinny
+from cubepy.kernels.matmul.skinny import (
+    launch_thin,
+    launch_vectors,
+    other_cuts,
+    parts_of_long,
+    skinny,
+)
 from cubepy.kernels.matmul.steps import add_many_parts
 from cubepy.kernels.matmul.thin import Thin
 from cubepy.kernels.matmul.tiles import Tiles, multiply_tiles
@@ -47,7 +53,9 @@ def parts_of_k(target: Target, problem: Problem) -> int:
     t = choose(target, problem)
     if isinstance(t, Pipelined):
         return waves.parts_of_k(target, problem)
-    return parts_for(target, problem, t) if isinstance(t, Tiles | Fragments) else 1
+    if isinstance(t, Thin | Vectors):
+        return parts_of_long(target, problem, t)
+    return parts_for(target, problem, t)
 
 
 def others(target: Target, first: OnGpus, problem: Problem) -> Mapping[str, OnGpus]:

@@ -18,6 +18,7 @@ from cubepy.kernels.calls.plans import Planner
 from cubepy.kernels.matmul.grids import WORD, has_async
 from cubepy.kernels.matmul.maps import boxes
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
+from cubepy.kernels.matmul.strategies import power_above
 from cubepy.kernels.matmul.thin import DEPTH, Thin, multiply_thin
 from cubepy.kernels.matmul.vectors import Vectors, multiply_vectors
 from cubepy.lang import pipelines
@@ -39,6 +40,9 @@ VECTOR_ROWS, VECTOR_UNITS, VECTOR_LINES = 8, 128, 16
 SHORT = 96
 """A k that keeps the units of a cube busy: H100, 65536 dense columns of 10, 64 and 128: 16, 16 and
 18 us, where tiles take 4, 9 and 18."""
+LONG_CUBES, LONG_PART, LEAST_PARTS = 8, 1 << 12, 4
+"""Cubes of a multiprocessor that share a long k, elements that each has at least, and parts of it
+that save more than their sum takes."""
 LINE_BYTES = 16
 ROW_ELEMENTS = 64
 """Columns of a multiple of so many elements are aligned for lines; one row needs no more there."""
@@ -50,6 +54,17 @@ def skinny(target: Target, problem: Problem) -> Thin | Vectors | None:
         return None
     is_row = problem.m == 1 and problem.right == COLUMNS and problem.k % ROW_ELEMENTS == 0
     return (None if is_row else thin(target, problem)) or vectors(target, problem)
+
+
+def parts_of_long(target: Target, problem: Problem, t: Thin | Vectors) -> int:
+    """Into how many parts a long k is cut, a power of two, where columns are so few that most
+    multiprocessors would have none; whole lines of them, and worth the launch that adds them."""
+    cubes = -(-problem.n // t.columns) * (t.parts if isinstance(t, Thin) else 1)
+    most = min(LONG_CUBES * target.multiprocessors // cubes, problem.k // LONG_PART)
+    parts = 1
+    while 2 * parts <= most and problem.k % (2 * parts * ROW_ELEMENTS) == 0:
+        parts *= 2
+    return parts if parts >= LEAST_PARTS else 1
 
 
 # By tensor cores
@@ -170,7 +185,7 @@ def vectors(target: Target, problem: Problem) -> Vectors | None:
         return None
     line = LINE_BYTES // problem.dtype.itemsize
     if problem.right == COLUMNS:
-        columns = 4 if problem.m > 1 else 8
+        columns = min(4 if problem.m > 1 else 8, power_above(problem.n))
         return Vectors(
             *(problem.m, columns, VECTOR_UNITS, line, VECTOR_LINES // columns),
             *(problem.right, problem.sums),
