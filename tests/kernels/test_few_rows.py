@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cubepy import kernels
-from cubepy.ir.types import f32, f64, i32
+from cubepy.ir.types import f32, f64, i8, i32
 from cubepy.kernels.matmul.problem import COLUMNS, ROWS, Problem
 from cubepy.kernels.matmul.strategies import choose, strip_cut
 from cubepy.kernels.matmul.streams import Streams, multiply_streams
@@ -106,6 +106,10 @@ def problem(m: int, k: int, n: int, kind: Any = f32, left: str = ROWS, right: st
         (problem(200, 10**6, 32), False),
         (problem(200, 2000, 100), False),
         (problem(7, 300, 40, i32), True),
+        (replace(problem(200, 2000, 32), lies_apart=True), False),
+        (replace(problem(7, 300, 40), lies_apart=True), True),
+        (problem(7, 300, 40, i8), True),
+        (problem(7, 300, 40, i8, left=COLUMNS), False),
     ],
     ids=str,
 )

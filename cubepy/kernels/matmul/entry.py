@@ -361,6 +361,7 @@ def problem_of(p: Product) -> Problem:
         has_factor_boxes=boxes,
         dtype=p.a.dtype,
         runs=(run_of(_rowwise(p.a, left), -1), run_of(_rowwise(p.b, right), -1)),
+        lies_apart=not is_dense(p.b, -1) and not is_dense(p.b, -2),
     )
 
 

@@ -38,7 +38,8 @@ class Problem:
     `has_dense_rows`: neighbours in rows of the left factor are neighbours in memory. `has_boxes`:
     tensor maps can describe the factors and the result, `has_factor_boxes`: at least the factors.
     `precision`: what the caller allows. `dtype`: the type of the factors in memory; `runs`:
-    elements of each that can be copied at once, see `run_of`.
+    elements of each that can be copied at once, see `run_of`; `lies_apart`: the right one is dense
+    along no axis.
     """
 
     m: int
@@ -58,6 +59,7 @@ class Problem:
     precision: str | None = None
     dtype: DType = f32
     runs: tuple[int, int] = (1, 1)
+    lies_apart: bool = False
 
     @property
     def batches(self) -> int:

@@ -386,9 +386,10 @@ def strips(target: Target, problem: Problem) -> Strips | None:
     is_near = is_narrow or nbytes <= NEAR * target.cache_bytes
     if (p.m == 1 and p.n >= line) or p.right != ROWS or not is_near:
         return None
+    if p.m > FEW and (p.n > TALL_LINES * line or nbytes > target.cache_bytes or p.lies_apart):
+        return None
     has_own = p.elements is not None and has_dots(target, p.elements)
-    is_tall = p.n <= TALL_LINES * line and nbytes <= target.cache_bytes and not has_own
-    return t if p.m <= FEW or is_tall else None
+    return None if has_own and (p.m > FEW or p.left != ROWS) else t
 
 
 def strip_cut(target: Target, problem: Problem, t: Strips) -> tuple[int, int]:
