@@ -116,7 +116,7 @@ class _Negations:
         """What a choice may give, or stores."""
         for result in op.results:
             yield from self._origins.of(result)
-        for inner in (inner for region in op.regions for inner in region.walk()):
+        for inner in (inner for region in op.regions for inner in region.ops):
             if inner.row is ops.STORE:
                 yield inner.operands[2]
 
