@@ -116,9 +116,8 @@ class _Negations:
         """What a choice may give, or stores."""
         for result in op.results:
             yield from self._origins.of(result)
-        for inner in (inner for region in op.regions for inner in region.ops):
-            if inner.row is ops.STORE:
-                yield inner.operands[2]
+        for region in op.regions:
+            yield from (inner.operands[2] for inner in region.ops if inner.row is ops.STORE)
 
     def _negated(self, op: Op) -> tuple[Value, ...]:
         """The values whose sum an operation negates, if it is a negation in any form."""
