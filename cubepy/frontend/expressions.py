@@ -28,17 +28,19 @@ from cubepy.frontend.overloads import (
 from cubepy.frontend.running import comptime_result
 from cubepy.frontend.tables import look_up, table_of
 from cubepy.frontend.tensors import load_item
-from cubepy.frontend.tracer import Frame, Key, bind, goes_back, lookup_local, unset
+from cubepy.frontend.tracer import Frame, Key, bind, left_behind, lookup_local, unset
 from cubepy.frontend.type_variables import dtype_of
 from cubepy.frontend.unpacking import items_of, limited
 from cubepy.frontend.values import (
     UNSET,
+    Conflict,
     FlatRef,
     Formatted,
     LocalFunction,
     Record,
     Table,
     TensorRef,
+    Unset,
     as_items,
     is_comptime,
     is_dict,
@@ -95,7 +97,7 @@ def _named(frame: Frame, node: ast.NamedExpr) -> Any:
 def reveal(frame: Frame, names: frozenset[str]) -> None:
     """Bind names that a `:=` has assigned for certain here, though elsewhere it may not have."""
     for name in names & frame.hidden.keys():
-        if frame.env.get(name, UNSET) is UNSET:
+        if isinstance(frame.env.get(name, UNSET), Unset | Conflict):
             frame.env[name] = frame.hidden[name]
 
 
@@ -379,11 +381,11 @@ def _in_region(frame: Frame, action: Callable[[], Any]) -> tuple[list[Op], Any]:
         with frame.tracer.b.region() as body:
             result = action()
             new = {n: v for n, v in frame.env.items() if before.get(n, UNSET) is not v}
-            unset = [n for n, v in new.items() if not goes_back(frame, before.get(n, UNSET), v)]
+            behind = {n: left_behind(frame, before.get(n, UNSET), v) for n, v in new.items()}
     finally:
         frame.depth, frame.operands = frame.depth - _APART, frame.operands - 1
     frame.hidden |= new
-    frame.env = before | dict.fromkeys(unset, UNSET)
+    frame.env = before | behind
     return body, result
 
 

@@ -283,10 +283,12 @@ def store_back(frame: Frame, context: LoopContext) -> None:
             context.conflicts.setdefault(name, Conflict(old, new))
 
 
-def goes_back(frame: Frame, old: Any, new: Any) -> bool:
-    """Store what a name was bound to anew, as another type, in the local that it had; False where
-    it had none, or one that does not take it."""
-    return isinstance(old, SLOTS) and isinstance(new, SLOTS) and frame.tracer.store_back(old, new)
+def left_behind(frame: Frame, old: Any, new: Any) -> Any:
+    """What a name is behind an operand that may not run and bound it anew: the local that it was,
+    where that takes what the operand assigned, as its own type."""
+    if not (isinstance(old, SLOTS) and isinstance(new, SLOTS)):
+        return UNSET
+    return old if frame.tracer.store_back(old, new) else Conflict(old, new)
 
 
 def leave_loop(frame: Frame, context: LoopContext) -> None:

@@ -193,3 +193,15 @@ def test_a_narrower_value_becomes_what_the_name_had(kernel: Any, expected: Any, 
         out = np.zeros(UNITS, np.int64)
         kernel.configure(device=device)[1, UNITS](np.array(x, np.int16), out)
         assert out.tolist() == [expected(x, i) for i in range(UNITS)]
+
+
+def test_a_wider_value_is_another_one():
+    @cp.cube
+    def kernel(x, out):
+        v = cp.i16(7)
+        if x[0] > 1 and (v := cp.i32(x[1]) * 3) > 2:
+            out[1] = v
+        out[0] = v
+
+    with pytest.raises(cp.CompileError, match=r"E210: `v` is i16 .* and i32 .* on another"):
+        kernel[1, 1](np.zeros(2, np.int16), np.zeros(2, np.int32))
