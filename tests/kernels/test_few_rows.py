@@ -117,6 +117,13 @@ def test_strips_are_chosen_where_a_cache_holds_the_right_factor(given: Problem, 
     assert isinstance(choose(TARGET, given), Strips) is is_strips
 
 
+def test_matrix_units_keep_what_they_took():
+    target = parse_target("cpu:sapphirerapids")
+    for given in (problem(2000, 512, 64), problem(16, 512, 64, left=COLUMNS)):
+        assert not isinstance(choose(target, given), Strips)
+    assert isinstance(choose(target, problem(16, 512, 64)), Strips)
+
+
 @pytest.mark.parametrize("target", ["cpu:znver4", "cpu:x86-64-v3", "cpu:apple-m1"])
 @pytest.mark.parametrize("m", [2, 5, 8, 13, 16])
 def test_registers_hold_the_sums(target: str, m: int):

@@ -30,6 +30,7 @@ from cubepy.kernels.convolution.volumes import (
 from cubepy.kernels.convolution.weights import Weights
 from cubepy.kernels.elementwise.launches import launch_each as launch_elements
 from cubepy.kernels.elementwise.launches import same
+from cubepy.kernels.matmul.problem import is_dense
 from cubepy.kernels.matmul.strategies import has_matrix_units, is_cpu
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
@@ -150,11 +151,12 @@ def _filters_first(planner: Planner, w: Memory, groups: int) -> Memory:
 
 
 def _filters_dense(planner: Planner, w: Memory) -> Memory:
-    """Weights [filter, channel, ...], or a copy of them tap by tap, where they go to panels: these
-    read every other tap, or backwards, and lines of filters are faster than one by one."""
+    """Weights [filter, channel, ...] as they are packed by lines: a copy of them tap by tap, with
+    filters side by side, where taps lie so, of which phases read every other one or backwards."""
     target, size = planner.target, w.dtype.itemsize
-    is_packed = is_cpu(target) and strategies.is_blocked(w.shape, 1) and prod(w.shape[2:]) > 1
-    if not is_packed or (size < 4 and has_matrix_units(target)):
+    is_packed = is_cpu(target) and strategies.is_blocked(w.shape, 1)
+    has_lines = any(is_dense(w, axis) and w.shape[axis] > 1 for axis in (0, 1))
+    if not is_packed or has_lines or (size < 4 and has_matrix_units(target)):
         return w
     made = planner.scratch((*w.shape[2:], w.shape[1], w.shape[0]), w.dtype)
     made = permuted(made, (4, 3, 0, 1, 2))

@@ -24,7 +24,7 @@ from cubepy.kernels.convolution.packing import (
     pack_weights,
 )
 from cubepy.kernels.convolution.volumes import channels_last, has_channels_last, permuted
-from cubepy.kernels.matmul.problem import sums_of
+from cubepy.kernels.matmul.problem import is_dense, sums_of
 from cubepy.kernels.matmul.strategies import has_split_units
 from cubepy.kernels.transposition.entry import copy_transposed
 from cubepy.record import dataclass
@@ -214,7 +214,7 @@ def pack_panels(planner: Planner, w: Memory, panels: Memory, groups: int, p: Pan
 
         on_units.pack(planner, seen, panels, p)
         return
-    if seen.shape[0] > 1 and seen.strides[0] == seen.dtype.itemsize:
+    if seen.shape[0] > 1 and is_dense(seen, 0):
         cubes = groups * p.panels(seen.shape[0] // groups) * p.parts(seen.shape[1])
         filters_last = permuted(seen, (1, 2, 3, 4, 0))
         planner.launch(pack_filters, cubes, weight=filters_last, panels=panels, groups=groups, t=p)

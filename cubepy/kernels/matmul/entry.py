@@ -74,7 +74,8 @@ LEAST_K, MOST_WHOLE, REST = 1 << 11, 1 << 12, 16
 """A k from which on it is cut to a multiple of a power of two where it has no equal parts: of the
 largest one, at most, that leaves a rest of less than this part of it."""
 FEW_COLUMNS, LONG_K = 8, 128
-"""Columns up to which, and elements of k from which on, CPUs make dot products of rows."""
+"""Columns up to which CPUs copy a right factor so that it is dense along k, for dot products of
+rows, and elements of k from which on they do that, or turn a product that has few columns."""
 _KERNELS = {Blocks: multiply_blocks, Units: multiply_units, Split: multiply_split}
 
 
@@ -328,8 +329,8 @@ def multiply(planner: Planner, p: Product) -> None:
 
 
 def _division_of_k(target: Target, problem: Problem) -> tuple[int, int]:
-    """How many parts of k are multiplied side by side, and their length; of a k that has no such
-    parts, those of the most that has, before a rest."""
+    """How many parts of k are multiplied side by side, and their length; those of the most of k
+    that has such parts, before a rest, where all of it has none, or less than half as many."""
     parts = parts_of_k(target, problem)
     unit = min(MOST_WHOLE, 1 << max(1, problem.k // REST).bit_length() - 1)
     whole = problem.k // unit * unit
@@ -346,9 +347,8 @@ def problem_of(p: Product) -> Problem:
     sums = sums_of(p.a.dtype)
     finished = bool(p.biases) or p.epilogue is not None or p.out.dtype is not sums
     left = ROWS if is_dense(p.a, -1) or not is_dense(p.a, -2) else COLUMNS
-    is_column = n == 1 and is_dense(p.b, -2)
-    is_rowwise = is_dense(p.b, -1) or not is_dense(p.b, -2)
-    right = ROWS if is_rowwise and not is_column else COLUMNS
+    is_along_k = is_dense(p.b, -2) and (n == 1 or not is_dense(p.b, -1))  # of one column, too
+    right = COLUMNS if is_along_k else ROWS
     k = p.a.shape[-1]
     boxes = has_boxes(_rowwise(p.a, left)) and has_boxes(_rowwise(p.b, right))
     return Problem(
@@ -361,7 +361,7 @@ def problem_of(p: Product) -> Problem:
         has_factor_boxes=boxes,
         dtype=p.a.dtype,
         runs=(run_of(_rowwise(p.a, left), -1), run_of(_rowwise(p.b, right), -1)),
-        lies_apart=not is_dense(p.b, -1) and not is_dense(p.b, -2),
+        lies_apart=right == ROWS and not is_dense(p.b, -1),
     )
 
 
@@ -458,8 +458,8 @@ def _turned_if_better(planner: Planner, p: Product) -> Product:
 
 
 def _has_few_columns(p: Product) -> bool:
-    """Whether the transposed product has few long rows, of which dot products or strips make the
-    result; its left factor is copied where columns are very few."""
+    """Whether dot products or strips make the transposed product, which has few rows: of columns
+    that are dense along k, or so few that they are copied for that."""
     (rows, columns), k = p.out.shape[-2:], p.a.shape[-1]
     is_dense_along_k = is_dense(p.b, -2)
     if k < LONG_K or columns > (FEW if is_dense_along_k else FEW_COLUMNS):
@@ -515,18 +515,24 @@ def launch(planner: Planner, problem: Problem, p: Product, *, may_copy: bool = T
             cut = {"height": height, "width": width}
             planner.launch(multiply_strips, cubes, a=a, b=b, out=p.out, **finish, **cut, t=t)
         case Narrow():
-            _launch_narrow(planner, problem, p, b, t)
+            _launch_narrow(planner, problem, p, (a, b), t)
         case Blocks() | Units() | Split():
-            _launch_blocks(planner, problem, p, b, t)
+            _launch_blocks(planner, problem, p, (a, b), t)
 
 
-def _launch_narrow(planner: Planner, problem: Problem, p: Product, b: Memory, t: Narrow) -> None:
+Factors = tuple[Memory, Memory]
+"""The factors of a product, along the axis that each is dense along."""
+
+
+def _launch_narrow(
+    planner: Planner, problem: Problem, p: Product, factors: Factors, t: Narrow
+) -> None:
     height = narrow_height(planner.target, problem, t)
     planner.launch(
         multiply_narrow,
         problem.batches * -(-problem.m // height),
-        a=turned(p.a) if problem.left == COLUMNS else p.a,
-        b=b,
+        a=factors[0],
+        b=factors[1],
         out=p.out,
         biases=p.biases,
         extras=p.extras,
@@ -550,7 +556,9 @@ def _rowwise(x: Memory, dense: str) -> Memory:
     return x if dense == ROWS else turned(x)
 
 
-def _launch_blocks(planner: Planner, problem: Problem, p: Product, b: Memory, t: InBlocks) -> None:
+def _launch_blocks(
+    planner: Planner, problem: Problem, p: Product, factors: Factors, t: InBlocks
+) -> None:
     d = divide(planner.target, problem, t)
     sums: tuple[Memory, ...] = ()
     if problem.k > d.depth and p.out.dtype is not problem.sums:
@@ -558,8 +566,8 @@ def _launch_blocks(planner: Planner, problem: Problem, p: Product, b: Memory, t:
     planner.launch(
         _KERNELS[type(t)],
         problem.batches * -(-problem.m // d.height) * -(-problem.n // d.width),
-        a=turned(p.a) if problem.left == COLUMNS else p.a,
-        b=b,
+        a=factors[0],
+        b=factors[1],
         out=p.out,
         sums=sums,
         biases=p.biases,

@@ -32,6 +32,8 @@ LONGEST = 1 << 12
 NEAR, LEAST_STRIPS, TALL_LINES = 4, 2, 4
 """Second caches that a right factor may fill of which each strip of columns is read for itself, and
 strips up to which any is; lines of columns up to which more than `FEW` rows are made so."""
+CHAINS = 8
+"""Lines of sums that one row by some columns has, so that no sum waits for the one before."""
 CUBE_WORK, VECTOR_WORK = 1 << 21, 1 << 19
 """Multiplications that are worth a cube of their own: 20 microseconds, also where each reads an
 element of its own."""
@@ -382,14 +384,22 @@ def strips(target: Target, problem: Problem) -> Strips | None:
     p, line = problem, lanes(target, problem)
     rows = even_part(p.m, _few_rows(target))
     t = Strips(rows, _lines_of_rows(target, rows), line, p.left, p.sums)
-    nbytes, is_narrow = p.k * p.n * p.dtype.itemsize, p.n <= LEAST_STRIPS * t.step
-    is_near = is_narrow or nbytes <= NEAR * target.cache_bytes
-    if (p.m == 1 and p.n >= line) or p.right != ROWS or not is_near:
+    nbytes = p.k * p.n * p.dtype.itemsize
+    if p.m > FEW:
+        fits = p.n <= TALL_LINES * line and nbytes <= target.cache_bytes and not p.lies_apart
+    else:
+        fits = p.n <= LEAST_STRIPS * t.step or nbytes <= NEAR * target.cache_bytes
+    is_stream = p.m <= FEW and p.left == ROWS  # which no unit takes
+    if p.right != ROWS or not fits or (p.m == 1 and p.n >= line):
         return None
-    if p.m > FEW and (p.n > TALL_LINES * line or nbytes > target.cache_bytes or p.lies_apart):
-        return None
-    has_own = p.elements is not None and has_dots(target, p.elements)
-    return None if has_own and (p.m > FEW or p.left != ROWS) else t
+    return t if is_stream or not _has_own_units(target, p) else None
+
+
+def _has_own_units(target: Target, problem: Problem) -> bool:
+    """Whether blocks of the factors are multiplied by dot products or matrix units."""
+    elements = problem.elements
+    is_split = elements is f32 and has_split_units(target)
+    return is_split or (elements is not None and has_dots(target, elements))
 
 
 def strip_cut(target: Target, problem: Problem, t: Strips) -> tuple[int, int]:
@@ -417,8 +427,10 @@ def dots(target: Target, problem: Problem) -> Dots:
     rows = even_part(problem.m, 4)
     groups = -(-problem.m // rows)
     many = prod(tile_extents(target)) >= 24
-    columns = min(8, max(1, problem.n)) if rows == 1 else 6 if many and groups > 1 else 4
-    line = lanes(target, problem) * (power_above(8 // columns + 1) // 2 if rows == 1 else 1)
+    columns = min(CHAINS, max(1, problem.n)) if rows == 1 else 6 if many and groups > 1 else 4
+    line = lanes(target, problem)
+    if rows == 1:
+        line <<= (CHAINS // columns).bit_length() - 1
     near = target.near_bytes // 4 // (columns * problem.sums.itemsize)
     depth = max(line, near // line * line) if groups > 1 else WHOLE
     wanted = -(-target.cores * CUBES // problem.batches)
