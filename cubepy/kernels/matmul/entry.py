@@ -446,7 +446,7 @@ def _without(values: tuple[int, ...]) -> tuple[int, ...]:
 
 def _turned_if_better(planner: Planner, p: Product) -> Product:
     """The transposed product, where that has long rows: one column, or columns dense in memory; or
-    on CPUs few columns, whose lines would be mostly empty."""
+    on CPUs few columns that are long."""
     if p.epilogue is not None:
         return p
     narrow = p.out.shape[-1] == 1 and p.out.shape[-2] > 1

@@ -26,18 +26,8 @@ def has_nan(lines: Any) -> Any:
     """Whether any of several lines has NaN, lane by lane."""
     if len(lines) == 1:
         return lines[0] != lines[0]
-    if len(lines) == 2:
-        return (lines[0] != lines[0]) | (lines[1] != lines[1])
     half = len(lines) // 2
     return has_nan(lines[:half]) | has_nan(lines[half:])
-
-
-def number_of_all(lines: Any, op: Any) -> Any:
-    """The extreme of several lines, lane by lane and by halves."""
-    if len(lines) == 1:
-        return lines[0]
-    half = len(lines) // 2
-    return number_of(number_of_all(lines[:half], op), number_of_all(lines[half:], op), op)
 
 
 def noted(nans: Any, lines: Any, op: Any) -> Any:

@@ -16,13 +16,7 @@ from cubepy.kernels.calls.axes import Axis
 from cubepy.kernels.calls.epilogues import applied
 from cubepy.kernels.calls.extremes import greater_of, less_of
 from cubepy.kernels.calls.positions import count_up, product, unravelled
-from cubepy.kernels.reduction.extremes import (
-    across_lanes,
-    noted,
-    notes_nan,
-    number_of,
-    number_of_all,
-)
+from cubepy.kernels.reduction.extremes import across_lanes, noted, notes_nan, number_of
 from cubepy.kernels.reduction.problem import Reduction, is_true
 from cubepy.record import dataclass
 
@@ -137,12 +131,12 @@ def across(state: Any, op: Any) -> Any:
     return across((joined(state[0][:half], state[0][half:], op), state[1][:half]), op)
 
 
-def in_pairs(lines: Any, op: Any) -> Any:
+def in_pairs(lines: Any, op: Any, join: Any = joined) -> Any:
     """Several lines as one, by halves."""
     if len(lines) == 1:
         return lines[0]
     half = len(lines) // 2
-    return joined(in_pairs(lines[:half], op), in_pairs(lines[half:], op), op)
+    return join(in_pairs(lines[:half], op, join), in_pairs(lines[half:], op, join), op)
 
 
 # Rows: lines along the last reduced axis
@@ -182,7 +176,7 @@ def extreme_of_row(x: Any, ends: Any, state: Any, op: Any, tiling: Any, centre: 
         lines = tuple(loaded(x, i + k * line, op, line, None, centre) for k in range(tiling.unroll))
         best = tuple(number_of(v, old, op) for v, old in zip(lines, best, strict=True))
         nans = noted(nans, lines, op)
-    found = number_of(number_of_all(best, op), state[0], op)
+    found = number_of(in_pairs(best, op, number_of), state[0], op)
     for j in range(whole, end, line):
         v = loaded_up_to(x, j, end, op, line, centre)
         found, nans = number_of(v, found, op), noted(nans, (v,), op)
