@@ -23,8 +23,9 @@ from cubepy.jit.bounded import make_room
 from cubepy.jit.compile import Compiled, Specialisations
 from cubepy.jit.fast import FastPath
 from cubepy.jit.grid import Fixed, Grid, dim3
-from cubepy.jit.kernel import MAX_CONFIGURED, Launcher, changed, unknown_setting, without_frames
-from cubepy.jit.launch import Settings, over
+from cubepy.jit.kernel import MAX_CONFIGURED, Launcher, without_frames
+from cubepy.jit.launch import over
+from cubepy.jit.settings import Settings, changed, unknown_setting
 from cubepy.lang.annotations import TensorAnnotation
 from cubepy.lang.cuda import TensorMap
 from cubepy.lazy import cached_property

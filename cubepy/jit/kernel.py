@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from inspect import Parameter
 from operator import is_
 from threading import RLock
@@ -13,7 +13,6 @@ from time import perf_counter_ns
 from typing import Any, Never, overload
 
 from cubepy.array.graphs import is_recording, record
-from cubepy.array.streams import queue_of
 from cubepy.compilers.registry import find_compiler
 from cubepy.errors import Error, LaunchError, fail
 from cubepy.forks import at_fork
@@ -30,14 +29,13 @@ from cubepy.jit.grid import (
     Grid,
     Over,
     check_limits,
-    checked_amount,
-    checked_cluster,
     default_cube_dim,
     fixed,
 )
-from cubepy.jit.launch import Prepared, Settings, over, prepare
+from cubepy.jit.launch import Prepared, over, prepare
 from cubepy.jit.method import MethodKernel
 from cubepy.jit.native import NativeLaunches, header_of
+from cubepy.jit.settings import CHECKS, Settings, changed, unknown_setting
 from cubepy.lang.annotations import Comptime, ComptimeAnnotation, Spec, resolve_annotations, spec
 from cubepy.lang.function import CubeFunction
 from cubepy.lang.postponed import annotations_of
@@ -46,7 +44,7 @@ from cubepy.options import Options
 from cubepy.runtimes.base import Occupancy
 from cubepy.runtimes.native.launching.callables import Base
 from cubepy.runtimes.registry import find_device
-from cubepy.targets import PLANE_DIMS, Target, parse_target
+from cubepy.targets import Target, parse_target
 
 MAX_CONFIGURED = 64
 """Configured forms of a kernel that are kept, so that asking for one again costs a look-up."""
@@ -225,8 +223,8 @@ class CubeKernel(CubeFunction):
         masks where their control flow differs; "auto" does so where LLVM cannot. E406 for others.
         """
         if unknown:
-            raise unknown_setting(self.__name__, unknown, _CHECKS)
-        given = {name: value for name, value in locals().items() if name in _CHECKS}
+            raise unknown_setting(self.__name__, unknown, CHECKS)
+        given = {name: value for name, value in locals().items() if name in CHECKS}
         try:
             return self._with(*changed(self.settings, self.options, **given))
         except Error as error:
@@ -321,80 +319,12 @@ def _keep(launchers: dict[Any, Launcher], numbers: Any, launcher: Launcher) -> N
     launchers[numbers] = launcher
 
 
-_CHECKS: dict[str, Callable[[Any], Any]] = {
-    "line_size": lambda v: _checked_width(v),
-    "plane_dim": lambda v: _checked_plane(v),
-    "device": lambda v: _device_name(v),
-    "checked": lambda v: v,
-    "stream": queue_of,
-    "cluster": checked_cluster,
-    "registers": checked_amount("registers", 16, 255),
-    "cubes_per_sm": checked_amount("cubes_per_sm", 1, 32),
-    "fast_math": lambda v: v,
-    "contract": lambda v: v,
-    "vectorise": lambda v: _checked_choice(v),
-}
-"""What `configure` takes: how each value is checked."""
-
-
-def changed(settings: Settings, options: Options, **given: Any) -> tuple[Settings, Options]:
-    """Settings and options with those of `given` that are not None, checked."""
-    found = {n: _CHECKS[n](v) for n, v in given.items() if v is not None}
-    if "stream" in found:
-        found |= {"queue": found["stream"], "stream": given["stream"]}  # kept, so that it lives
-    if found.get("cluster") == (1, 1, 1):
-        found["cluster"] = None
-    names = {f.name for f in fields(Options)}
-    chosen = {n: v for n, v in found.items() if n in names}
-    rest = {n: v for n, v in found.items() if n not in names}
-    return replace(settings, **rest), replace(options, **chosen)
-
-
-def unknown_setting(kernel: str, unknown: Mapping[str, Any], known: Iterable[str]) -> Error:
-    """E406 for keywords that name no setting, with the one that is spelled most like the first."""
-    from cubepy.frontend.suggest import closest  # an error needs it, a launch does not
-
-    name = next(iter(unknown))
-    hint = closest(name, known) or f"settings are {', '.join(known)}"
-    return fail(
-        "E406", kernel=f"{kernel}.configure", reason=f"there is no setting `{name}`", hint=hint
-    )
-
-
 def _misspelt(parameters: Mapping[str, Parameter], keywords: dict[str, Any]) -> TypeError | None:
     """What is wrong with a keyword that no parameter has; Python names first what lacks then."""
     if any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values()):
         return None
     unknown = next((name for name in keywords if name not in parameters), None)
     return None if unknown is None else TypeError(f"there is no parameter `{unknown}`")
-
-
-def _device_name(device: Any) -> str:
-    name = getattr(device, "name", device)
-    if not isinstance(name, str):
-        suggestion = 'pass a name, such as "cpu", or what cp.device(name) gives'
-        raise fail("E501", name=repr(device), suggestion=suggestion)
-    return name
-
-
-def _checked_choice(choice: Any) -> bool | str:
-    if choice != "auto" and not isinstance(choice, bool):
-        raise fail("E420", name="vectorise", value=choice, reason='it is "auto", True or False')
-    return choice
-
-
-def _checked_plane(plane_dim: Any) -> int:
-    is_number = isinstance(plane_dim, int) and not isinstance(plane_dim, bool)
-    if not is_number or plane_dim not in PLANE_DIMS:
-        reason = f"it is a power of two up to {PLANE_DIMS[-1]}"
-        raise fail("E420", name="plane_dim", value=plane_dim, reason=reason)
-    return plane_dim
-
-
-def _checked_width(line_size: int | str) -> int | str:
-    if line_size == "auto" or (isinstance(line_size, int) and 1 <= line_size <= 256):
-        return line_size
-    raise fail("E420", name="line_size", value=line_size, reason='it is "auto" or 1 to 256 lanes')
 
 
 class Launcher(Base):

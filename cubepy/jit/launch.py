@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import operator
 from collections.abc import Collection, Iterable
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 from struct import Struct
@@ -45,6 +45,7 @@ from cubepy.jit.grid import (
 from cubepy.jit.observe import report_written
 from cubepy.jit.plan import GridRule, LaunchPlan, grid_rule, plan_of
 from cubepy.jit.profiles import current_profile
+from cubepy.jit.settings import Settings
 from cubepy.jit.staging import Staged
 from cubepy.jit.tensor_maps import Encoder, encoder
 from cubepy.record import dataclass
@@ -55,16 +56,6 @@ _LARGE = 1e38
 """Below this a float rounds to a finite f32, as `struct` does."""
 EFFORT: Any = 100_000  # NumPy's stubs know only -1 and 0
 """Steps of the search for a byte that two arrays have in common."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Where `configure` chose to launch; what it chose about code are `Options`."""
-
-    device: str | None = None
-    queue: int | None = None
-    stream: Any = field(default=None, compare=False)
-    """What `queue` is the handle of, which lives as long as it may be launched in."""
 
 
 @dataclass(frozen=True, slots=True)

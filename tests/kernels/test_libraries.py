@@ -110,6 +110,19 @@ def test_two_libraries_are_refused():
         kernels.sum([1.0])
 
 
+def test_scalars_of_numpy_are_arrays_without_axes():
+    """What one function returns the next one takes; nothing is stored in them."""
+    total = kernels.sum(X)
+    assert isinstance(total, np.float32)
+    assert kernels.sum(total) == total == kernels.max(total)
+    assert kernels.sum(np.bool_(True)) == 1
+    np.testing.assert_array_equal(kernels.map(lambda a, b: a * b, X, total), X * total)
+    with pytest.raises(LaunchError, match="E601: sum: `out` is read-only"):
+        kernels.sum(X, out=np.float32(0))
+    with pytest.raises(LaunchTypeError, match="dtype complex64"):
+        kernels.sum(np.complex64(1))
+
+
 def test_masked_arrays_are_refused():
     """Kernels would count elements that do not count."""
     masked = np.ma.masked_array(X, X > 0)

@@ -219,3 +219,23 @@ def test_unknown_settings_are_refused():
         multiply_add.configure(linesize=4)
     with pytest.raises(TypeError, match="settings are line_size, plane_dim"):
         multiply_add.configure(zzz=4)
+
+
+@pytest.mark.parametrize("name", ["checked", "fast_math", "contract"])
+def test_a_switch_takes_nothing_but_true_and_false(name: str):
+    """A text such as "no" is true."""
+    for kernel in (total, cp.from_ir(total.inspect("f32[8]", "f32[1]", stage="ir"))):
+        if name == "checked" and kernel is not total:
+            continue
+        for value in ("no", 1, 0.0):
+            with pytest.raises(cp.LaunchError, match=rf"E420.*{name} cannot be .*True or False"):
+                kernel.configure(**{name: value})
+        assert kernel.configure(**{name: np.bool_(True)}) is kernel.configure(**{name: True})
+
+
+def test_true_is_no_number_of_lanes():
+    for value in (True, "wide", 0, 257, np.arange(2)):
+        with pytest.raises(cp.LaunchError, match="E420.*line_size cannot be"):
+            multiply_add.configure(line_size=value)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(cp.LaunchError, match="E420.*vectorise cannot be"):
+        multiply_add.configure(vectorise=np.arange(2))  # pyright: ignore[reportArgumentType]

@@ -427,12 +427,13 @@ def library_of(function: str, name: str, x: Any) -> tuple[Library, Any]:
         return arrays_on(x.device), x
     if isinstance(x, Described):
         return x.library, x
-    if isinstance(x, np.ndarray) or (
-        not isinstance(x, np.generic) and hasattr(x, "__array_interface__")
-    ):
+    if isinstance(x, np.ndarray) or hasattr(x, "__array_interface__"):
         if is_masked(x):
             raise refused(function, name, "is masked", "pass its .filled(...)")
-        return _serving.get(), np.asarray(x)
+        seen = np.asarray(x)
+        if isinstance(x, np.generic):  # as NumPy's functions return them: nothing can be stored
+            seen.flags.writeable = False
+        return _serving.get(), seen
     found = _foreign(function, name, x)
     if found is not None:
         return found
@@ -447,7 +448,7 @@ def library_of(function: str, name: str, x: Any) -> tuple[Library, Any]:
 def _foreign(function: str, name: str, x: Any) -> tuple[Library, Any] | None:
     """The library of an array that is known by a protocol alone."""
     try:
-        memory = None if isinstance(x, np.generic) else read_memory(x)
+        memory = read_memory(x)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         raise _unread(function, name, error) from None
     if memory is None:
