@@ -184,12 +184,25 @@ def _why_unreadable(x: Any, error: RuntimeError) -> str:
 
 
 def records_gradients(x: Any) -> bool:
-    """Whether an array is one of torch's whose gradients it records: nobody else may write to it
-    then, since gradients would be those of other numbers."""
+    """Whether an array is one of torch's whose gradients it records, or that carries a tangent:
+    nobody else may write to it then, since gradients would be those of other numbers."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(x, torch.Tensor):
         return False
-    return x.requires_grad and torch.is_grad_enabled()
+    return (x.requires_grad and torch.is_grad_enabled()) or has_tangent(x)
+
+
+def makes_duals() -> bool:
+    """Whether torch is in a `dual_level`, where tensors may carry tangents (forward mode)."""
+    module = sys.modules.get("torch.autograd.forward_ad")
+    return module is not None and module._current_level >= 0
+
+
+def has_tangent(x: Any) -> bool:
+    """Whether a tensor is a dual one; what is computed of it would have no tangent."""
+    if not makes_duals():
+        return False
+    return sys.modules["torch.autograd.forward_ad"].unpack_dual(x).tangent is not None
 
 
 def queue_of_tensor(x: Any) -> int | None:

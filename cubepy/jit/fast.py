@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cubepy.array.interop import address_of_tensor, queue_of_tensor, read_memory
+from cubepy.array.interop import address_of_tensor, queue_of_tensor, read_memory, records_gradients
 from cubepy.array.memory import Memory, pointer
 from cubepy.array.order import Ordered
 from cubepy.jit.ahead import is_ahead
@@ -119,7 +119,8 @@ class _Arguments:
             return None
         self._addresses[k] = address
         self._tensors.append(a)
-        return a.device, a.dtype, a.shape, strides, a.is_neg(), a.is_conj(), address % ALIGNMENT
+        kept = a.is_neg(), a.is_conj(), records_gradients(a)
+        return a.device, a.dtype, a.shape, strides, *kept, address % ALIGNMENT
 
     def _of_foreign(self, k: int, a: Any) -> Any:
         """Another library's array, or one of CubePy's."""

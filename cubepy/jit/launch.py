@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cubepy.array.interop import read_memory, records_gradients
+from cubepy.array.interop import has_tangent, read_memory, records_gradients
 from cubepy.array.memory import HOST, Memory, raw_view
 from cubepy.array.order import Ordered
 from cubepy.array.streams import check_queues
@@ -259,13 +259,18 @@ def check_written(kernel: str, written: Collection[str], memories: dict[str, Mem
         if not memory.is_writeable:
             hint = None
             if records_gradients(memory.owner):
-                hint = (
-                    f"`{name}` requires grad, and kernels record no gradients: "
-                    "launch inside torch.no_grad(), or pass its .detach()"
-                )
+                hint = _without_gradients(name, memory.owner)
             raise fail("E404", kernel=kernel, argument=name, hint=hint)
         if overlaps_itself(memory):
             raise fail("E410", kernel=kernel, argument=name, strides=memory.strides)
+
+
+def _without_gradients(name: str, tensor: Any) -> str:
+    """How a kernel may write to a tensor whose gradients torch computes."""
+    if has_tangent(tensor):
+        return f"`{name}` carries a tangent, and kernels compute none: pass its primal"
+    how = "launch inside torch.no_grad(), or pass its .detach()"
+    return f"`{name}` requires grad, and kernels record no gradients: {how}"
 
 
 def overlaps_itself(memory: Memory) -> bool:

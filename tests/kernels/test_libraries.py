@@ -68,6 +68,24 @@ def test_sparse_results_are_refused():
 
 
 @pytest.mark.optional("torch")
+def test_duals_are_refused():
+    """A result would have no tangent, and nobody would see it; also where the call is known."""
+    torch = require_package("torch")
+    fw = torch.autograd.forward_ad
+    x, tangent, out = torch.from_numpy(X.copy()), torch.ones(X.shape), torch.zeros(len(X))
+    for _ in range(4):
+        kernels.sum(x, 1)
+        kernels.sum(x, 1, out=out)
+    with fw.dual_level():
+        dual = fw.make_dual(x, tangent)
+        for call in (lambda: kernels.sum(dual, 1), lambda: kernels.sum(dual, 1, out=out)):
+            with pytest.raises(LaunchTypeError, match="carries a tangent.*\n.*primal"):
+                call()
+        assert torch.equal(kernels.sum(x, 1), x.sum(1))
+        assert torch.equal(kernels.sum(fw.unpack_dual(dual).primal, 1), x.sum(1))
+
+
+@pytest.mark.optional("torch")
 def test_tensors():
     torch = require_package("torch")
     x = torch.from_numpy(X.copy())

@@ -111,6 +111,17 @@ def test_what_is_refused():
     refused("E401", torch.empty(6, device="meta"), x)
 
 
+def test_duals_are_read_and_not_written():
+    """A kernel that writes to the primal would leave the tangent of what was there."""
+    fw, x, out = torch.autograd.forward_ad, torch.ones(4), torch.zeros(4)
+    with fw.dual_level():
+        dual = fw.make_dual(x, torch.ones(4))
+        double.over(4)(dual, out)
+        with pytest.raises(cp.LaunchError, match=r"E404.*\n.*carries a tangent"):
+            double.over(4)(out, dual)
+    assert torch.equal(out, 2 * x)
+
+
 def test_tensors_that_record_gradients():
     """They may be read; what torch would not know of is not written."""
     x, out = torch.ones(4, requires_grad=True), torch.zeros(4)

@@ -23,9 +23,11 @@ from cubepy.array.creation import asarray
 from cubepy.array.interop import (
     UnknownDtype,
     address_of_tensor,
+    has_tangent,
     is_masked,
     lacks_memory,
     read_memory,
+    records_gradients,
 )
 from cubepy.array.memory import HOST, Memory, numpy_dtype, pointer
 from cubepy.errors import Error, fail
@@ -198,7 +200,7 @@ class TorchLibrary:
 
     def _key(self, x: Any) -> Any:
         is_special = x.is_neg() or x.layout is not torch().strided
-        records = x.requires_grad and torch().is_grad_enabled()
+        records = records_gradients(x)
         address = 0 if is_special else x.data_ptr()
         is_absent = not is_special and lacks_memory(x, address)  # refused when its plan is made
         place = -1 if is_special or is_absent else address % self._unit
@@ -508,13 +510,12 @@ def _unread(function: str, name: str, error: Exception) -> Error:
 
 
 def _check_tensor(function: str, name: str, x: Any) -> None:
-    if x.requires_grad and torch().is_grad_enabled():
-        raise refused(
-            function,
-            name,
-            "requires grad, and prebuilt kernels record no gradients",
-            "call it inside torch.no_grad(), or pass x.detach()",
-        )
+    if has_tangent(x):
+        what, hint = "carries a tangent", "pass fw.unpack_dual(x).primal"
+        raise refused(function, name, f"{what}, and prebuilt kernels compute none", hint)
+    if records_gradients(x):
+        what, hint = "requires grad", "call it inside torch.no_grad(), or pass x.detach()"
+        raise refused(function, name, f"{what}, and prebuilt kernels record no gradients", hint)
     if x.device.type not in ("cpu", "cuda"):
         what = f"is on the device {x.device}, which no kernel reaches"
         raise refused(function, name, what, "copy it, as in x.cpu()")

@@ -216,10 +216,20 @@ class Executor:
                 self._context[Context.GRAD_AT] = found.grad_at
                 self._context[Context.GRAD_MODE] = id(torch.is_grad_enabled)
                 self._stream = found.stream
+                self._knows_duals(torch.autograd.forward_ad)
                 if parameter.__basicsize__ == tensor.__basicsize__:
                     self._context[Context.PARAMETER] = id(parameter)
             self._context[Context.TENSOR] = -1 if found is None else id(tensor)
         return id(cls) in (self._context[Context.TENSOR], self._context[Context.PARAMETER])
+
+    def _knows_duals(self, module: Any) -> None:
+        """Let native code ask whether torch makes dual tensors; `module`: its forward mode."""
+        name, none = sys.intern("_current_level"), -1
+        if getattr(module, name, None) is none:
+            self._kept += [module, name, none]
+            self._context[Context.FORWARD_MODE] = id(module)
+            self._context[Context.DUAL_LEVEL] = id(name)
+            self._context[Context.NO_LEVEL] = id(none)
 
     def reads_streams(self, ordinal: int, handle: int) -> bool:
         """Whether torch's current stream on a GPU is known; `handle`: any stream there.

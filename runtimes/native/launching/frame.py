@@ -69,6 +69,7 @@ declare void @PyMem_Free(i64)
 declare i64 @PyErr_NoMemory()
 declare i64 @PyType_GenericAlloc(i64, i64)
 declare void @PyErr_Clear()
+declare i64 @PyErr_Occurred()
 declare void @PyErr_Restore(i64, i64, i64)
 declare void @PyErr_SetNone(i64)
 declare i32 @PyErr_ExceptionMatches(i64)
@@ -107,10 +108,11 @@ def call_void(f: Routine, name: str, value: Value | None = None) -> None:
 
 
 def _forget_error() -> Routine:
-    """(frame): an exception that Python's half will raise again is forgotten; others, such as a
-    KeyboardInterrupt, are left to be raised."""
+    """(frame): an exception that Python's half will raise again is forgotten, if there is one;
+    others, such as a KeyboardInterrupt, are left to be raised."""
     f = Routine("forget_error", 1)
     (frame,) = f.parameters
+    f.refuse(f.invoke("PyErr_Occurred").equals(0))
     error = context(f, Context.EXCEPTION)
     usual = f.value("i32", f"call i32 @PyErr_ExceptionMatches(i64 {error.text})")
     is_usual = f.value("i1", f"icmp ne i32 {usual.text}, 0")

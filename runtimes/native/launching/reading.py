@@ -239,13 +239,20 @@ def _is_negated() -> Routine:
 
 
 def _records() -> Routine:
-    """(tensor): whether it requires gradients that are recorded now; -1 for an exception."""
+    """(tensor): whether it requires gradients that are recorded now; -1 for an exception, and where
+    it may carry a tangent."""
     f = Routine("records", 1)
     (obj,) = f.parameters
     place = context(f, Context.GRAD_AT)
     with f.when(place.differs(0)):
         known = obj.load(context(f, Context.IMPL_AT)).load(place)
         f.refuse(known.equals(0))
+    module = context(f, Context.FORWARD_MODE)
+    with f.when(module.differs(0)):
+        level = f.invoke("PyObject_GetAttr", module, context(f, Context.DUAL_LEVEL))
+        f.refuse(level.equals(0), -1)
+        call_void(f, "Py_DecRef", level)
+        f.refuse(level.differs(context(f, Context.NO_LEVEL)), -1)
     found = f.invoke("PyObject_GetAttr", obj, context(f, Context.REQUIRES_GRAD))
     f.refuse(found.equals(0), -1)
     call_void(f, "Py_DecRef", found)

@@ -584,7 +584,12 @@ class Context(IntEnum):
     """Where implementations of tensors keep a pointer that is null without gradients, 0: not known;
     and torch's function that says whether gradients are recorded now."""
     GRAD_MODE = 98
-    SIZE = 99
+    FORWARD_MODE = 99
+    """torch's module of dual tensors, 0 if it does not say whether there are some; the name of what
+    says so, and the number that says no."""
+    DUAL_LEVEL = 100
+    NO_LEVEL = 101
+    SIZE = 102
 
 
 NUMBER_ROW_WORDS = 3
