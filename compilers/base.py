@@ -54,7 +54,9 @@ def _passes(target: Target, options: Options) -> list[Pass]:
     """All passes; for the interpreter only those that decide what a kernel means."""
     if "names" in target.features:
         return definition_passes(options)
-    return standard_passes(options, Pass("expand", expand(target.functions)), target.narrows)
+    return standard_passes(
+        options, Pass("expand", expand(target.functions, options.fast_math)), target.narrows
+    )
 
 
 def dumper() -> Callable[[str, Kernel], None] | None:

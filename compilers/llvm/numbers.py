@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.writer import IN_PARALLEL, Writer, constant
 from cubepy.ir import ops
-from cubepy.ir.core import Op
+from cubepy.ir.core import Attr, Op
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
     INDICES,
@@ -48,12 +48,12 @@ def _const(e: Emitter, op: Op) -> str:
     return literal(value, op.result.type)
 
 
-def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str) -> str:
-    """One of the simple two-operand rows; gives the register."""
+def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str, strict: Attr | None = None) -> str:
+    """One of the simple two-operand rows; gives the register. `strict`: see `ops`."""
     dtype = element_of(t)
     name = spell.type_name(t)
     if dtype.is_float and row in spell.FLOAT_BINARY:
-        return e.w.value(f"{spell.FLOAT_BINARY[row]} {e.fast}{name} {a}, {b}")
+        return e.w.value(f"{spell.FLOAT_BINARY[row]} {'' if strict else e.fast}{name} {a}, {b}")
     if not dtype.is_float and row in spell.INTEGER_BINARY:
         wrap = "nsw " if dtype in INDICES and row in (ops.ADD, ops.SUB, ops.MUL) else ""
         return e.w.value(f"{spell.INTEGER_BINARY[row]} {wrap}{name} {a}, {b}")
@@ -66,7 +66,7 @@ def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str) -> str:
 
 
 def _binary(e: Emitter, op: Op) -> str:
-    return binary_text(e, op.row, op.result.type, *e.operands(op))
+    return binary_text(e, op.row, op.result.type, *e.operands(op), op.attrs.get("strict"))
 
 
 def _unary_float(e: Emitter, op: Op) -> str:

@@ -81,10 +81,21 @@ BITCAST = _op(
 # -0.0 is the identity of a sum: -0.0 + 0.0 is 0.0, so x + 0.0 is not x. Division by zero is defined
 # as zero, which therefore absorbs.
 _integer_one, _integer_zero = n.integers(n.one), n.integers(n.zero)
+# Of sums, products and quotients of floats may be known: `strict`, that they are computed as they
+# stand under `fast_math` too
+_float: dict[str, Any] = {"attrs": ("strict",)}
 ADD = _same(
-    "add", "number", 2, "Sum.", m.add, "a + b", is_commutative=True, identity=n.negative_zero
+    "add",
+    "number",
+    2,
+    "Sum.",
+    m.add,
+    "a + b",
+    is_commutative=True,
+    identity=n.negative_zero,
+    **_float,
 )
-SUB = _same("sub", "number", 2, "Difference.", m.sub, "a - b", identity=n.zero)
+SUB = _same("sub", "number", 2, "Difference.", m.sub, "a - b", identity=n.zero, **_float)
 MUL = _same(
     "mul",
     "number",
@@ -95,9 +106,12 @@ MUL = _same(
     is_commutative=True,
     identity=n.one,
     absorbing=_integer_zero,
+    **_float,
 )
 FMA = _same("fma", "float", 3, "a * b + c, rounded once.", m.fma)
-DIV = _same("div", "float", 2, "Quotient, correctly rounded.", m.div, "a / b", identity=n.one)
+DIV = _same(
+    "div", "float", 2, "Quotient, correctly rounded.", m.div, "a / b", identity=n.one, **_float
+)
 # Of divisions may be known: `nonnegative`, that no operand is below 0, and `nonzero`, that the
 # divisor is not 0 where the operation stands, and there alone unless so `everywhere`
 _remainder: dict[str, Any] = {

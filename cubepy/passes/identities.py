@@ -28,6 +28,10 @@ class Facts(Rewriter):
         self.known: dict[Value, Lanes] = {}
         self.definitions: dict[Value, Op] = {}
 
+    def is_fast(self, op: Op) -> bool:
+        """Whether the floats of an operation are taken for reals."""
+        return self.fast_math and not op.attrs.get("strict")
+
     def number(self, value: Value) -> Number | None:
         """The number that is in every lane of a constant; None if it is no such constant."""
         lanes = self.known.get(value)
@@ -91,7 +95,7 @@ def neutral(facts: Facts, op: Op) -> Replacement:
     if wanted is None:
         return None
     for value, number in _constant_side(facts, op):
-        if same_number(number, wanted) or (facts.fast_math and number == wanted == 0):
+        if same_number(number, wanted) or (facts.is_fast(op) and number == wanted == 0):
             return value
     return None
 
@@ -100,7 +104,7 @@ def absorbing(facts: Facts, op: Op) -> Replacement:
     """x * 0 == 0, x | -1 == -1, x // 0 == 0, ...; with `fast_math` x * 0 also for floats."""
     assert op.row.absorbing is not None
     element = element_of(op.operands[0].type)
-    is_product = facts.fast_math and op.row is ops.MUL and element.is_float
+    is_product = facts.is_fast(op) and op.row is ops.MUL and element.is_float
     wanted = 0.0 if is_product else op.row.absorbing(element)
     for _, number in _constant_side(facts, op):
         if wanted is not None and number == wanted:
@@ -127,7 +131,7 @@ def of_itself(facts: Facts, op: Op) -> Replacement:
         return None
     if op.row in _IDEMPOTENT:
         return left
-    fast = facts.fast_math and op.row is ops.SUB
+    fast = facts.is_fast(op) and op.row is ops.SUB
     return None if _is_float(left) and not fast else constant_ops(op, _OF_ITSELF[op.row])
 
 

@@ -75,6 +75,22 @@ def test_bounds(
                 check_few(name, arguments, found, bound)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("name", NAMES)
+def test_fast_math_changes_none(
+    device: str, is_slow: bool, lacks: set[DType], name: str, dtype: str
+):
+    """Their methods take remainders of rounding, which are 0 where floats are taken for reals."""
+    skip_absent(dtype, lacks)
+    for arguments in arguments_of(name, dtype, 12 if is_slow else 2_000):
+        wanted = ulp.compute(name, *arguments, device=device)
+        for vectorise in (False, True) if device == "cpu" else ("auto",):
+            found = ulp.compute(
+                name, *arguments, device=device, fast_math=True, vectorise=vectorise
+            )
+            np.testing.assert_array_equal(found, wanted)
+
+
 def check_few(name: str, arguments: tuple[Any, ...], found: Any, bound: float) -> None:
     """By mpmath, where nothing faster is precise enough."""
     for k in range(0, len(found), max(1, len(found) // 200)):
