@@ -55,3 +55,24 @@ def sum_rows(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]) -> None:
         for k in range(x.shape[1]):
             total += x[i, k]
         out[i] = total
+
+
+@cp.cube
+def relu_rows(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]) -> None:
+    """A unit for each row, which writes along it."""
+    i = cp.ABSOLUTE_POS
+    if i < out.shape[0]:
+        for k in range(out.shape[1]):
+            out[i, k] = max(x[i, k], 0.0)
+
+
+@cp.cube
+def count_rows(x: cp.Tensor[cp.i32], limit: cp.i32, out: cp.Tensor[cp.i32]) -> None:
+    """How many elements of each row exceed a limit."""
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        count = cp.i32(0)
+        for k in range(x.shape[1]):
+            if x[i, k] > limit:
+                count += 1
+        out[i] = count

@@ -181,6 +181,23 @@ def sum_rows(x, out):
 
 
 @numba.njit
+def relu_rows(x, out):
+    for i in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            out[i, k] = max(x[i, k], np.float32(0))
+
+
+@numba.njit
+def count_rows(x, limit, out):
+    for i in range(x.shape[0]):
+        count = 0
+        for k in range(x.shape[1]):
+            if x[i, k] > limit:
+                count += 1
+        out[i] = count
+
+
+@numba.njit
 def binomial(spot, strike, years, out, steps, rate, volatility):
     value = np.empty(steps + 1, np.float32)
     for i in range(out.size):

@@ -18,7 +18,7 @@ from bench.arrays import make_empty, make_random, to_f64
 from bench.suite import OURS, Case, Claim, Contender, Row, only_present
 
 GROUP = "divergence"
-LANES, UNITS = "units as lanes", "unit by unit"
+LANES, UNITS, CHOSEN = "units as lanes", "unit by unit", "as chosen"
 
 
 def rows() -> Iterator[Row]:
@@ -28,6 +28,8 @@ def rows() -> Iterator[Row]:
     yield Row(GROUP, "ray marcher 360x640", _make_raymarch, threads=1)
     yield Row(GROUP, "search 512 Ki of 64 Ki", _make_search, threads=1)
     yield Row(GROUP, "row sums 1024x1024", _make_rows, threads=1)
+    yield Row(GROUP, "rows written 2001x257", _make_written_rows, threads=1)
+    yield Row(GROUP, "rows counted 2001x257", _make_counted_rows, threads=1)
     yield Row(GROUP, "binomial options 8 Ki", _make_binomial, threads=1)
     yield Row(GROUP, "ambient occlusion 256x256", _make_aobench, threads=1)
     yield Row(GROUP, "sums by planes 4096x4096", _make_planes, threads=1)
@@ -142,6 +144,31 @@ def _make_rows(small: bool) -> Case:
     x, out = make_random((n, n)), make_empty((n,))
     made = _contenders(kernels.sum_rows, out, (x, out), _numba("sum_rows", x, out))
     return _case(made, 1.2, lambda: to_f64(x).sum(axis=1), rtol=1e-4, atol=1e-3)
+
+
+def _make_written_rows(small: bool) -> Case:
+    shape = (33, 65) if small else (2001, 257)
+    x, out = make_random(shape), make_empty(shape)
+    return _chosen("relu_rows", (x, out), lambda: np.maximum(to_f64(x), 0))
+
+
+def _make_counted_rows(small: bool) -> Case:
+    shape = (33, 65) if small else (2001, 257)
+    x = (make_random(shape) * 100).astype(np.int32)
+    given = x, np.int32(20), np.empty(len(x), np.int32)
+    return _chosen("count_rows", given, lambda: (x > 20).sum(axis=1))
+
+
+def _chosen(name: str, args: tuple[Any, ...], reference: Any) -> Case:
+    """A kernel with a unit for each row, as `vectorise="auto"` has it."""
+    out = args[-1]
+    call = getattr(kernels, name).over(len(out)).bind(*args)
+    made = [Contender(OURS, call, CHOSEN, result=lambda: out)]
+    theirs = _numba(name, *args)
+    if theirs is not None:
+        made.append(Contender("numba", theirs, "loop", result=lambda: out))
+    claims = [Claim("speed", f"{OURS} {CHOSEN}", ("numba loop",), 0.9)]
+    return Case(only_present(made), claims, reference)
 
 
 def _make_binomial(small: bool) -> Case:

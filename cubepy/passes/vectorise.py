@@ -30,6 +30,7 @@ from cubepy.passes.lane_costs import (
 from cubepy.passes.lane_operations import LANEWISE, ONE_BY_ONE
 from cubepy.passes.lane_shapes import LOOPS, Shapes, shapes_of
 from cubepy.passes.lane_writer import LaneWriter
+from cubepy.passes.row_loops import loops_along_own_rows
 from cubepy.passes.split_edges import split_edges
 from cubepy.passes.strip_cubes import strip_cubes
 from cubepy.record import dataclass
@@ -79,7 +80,8 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
     if found is None and needs_body and not serves_body(kernel, shapes):
         found = Remark(LEFT_TO_LLVM)
     if found is None and asks:
-        found = loop_of_gathers(kernel, shapes, lanes) or loop_along_rows(kernel, shapes, lanes)
+        found = loops_along_own_rows(kernel, shapes) or loop_of_gathers(kernel, shapes, lanes)
+        found = found or loop_along_rows(kernel, shapes, lanes)
     if found is not None:
         return Vectorised(kernel, 1, [found])
     made = dce(cse(construct_ssa(LaneWriter(kernel, lanes, shapes).kernel())))
