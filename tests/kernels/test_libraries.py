@@ -68,6 +68,30 @@ def test_sparse_results_are_refused():
 
 
 @pytest.mark.optional("torch")
+def test_gradients_of_what_was_overwritten_are_refused():
+    """As torch refuses them behind its own functions that write."""
+    torch = require_package("torch")
+    x, weight = torch.from_numpy(X.copy()), torch.ones(len(X), requires_grad=True)
+    mean, var = torch.zeros(6), torch.ones(6)
+    for _ in range(5):
+        saved = torch.zeros(len(X))
+        loss = (weight * saved).sum()
+        kernels.sum(x, 1, out=saved)
+        assert saved._version == 1
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+        before = mean._version
+        kernels.batch_norm(x, mean, var, training=True)
+        assert mean._version > before
+    out = torch.zeros(len(X))
+    with cp.Graph() as graph:
+        kernels.sum(x, 1, out=out)
+    before = out._version
+    graph.replay()
+    assert out._version > before
+
+
+@pytest.mark.optional("torch")
 def test_duals_are_refused():
     """A result would have no tangent, and nobody would see it; also where the call is known."""
     torch = require_package("torch")

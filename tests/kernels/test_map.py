@@ -222,3 +222,14 @@ def test_what_a_number_is_an_instance_of_is_one_for_lines_and_elements():
 def test_more_arrays_than_there_are_names_for_are_refused():
     with pytest.raises(LaunchError, match="given 257 arrays"):
         cube_map(lambda v: v, *[np.ones(1, "f4")] * 257)
+
+
+def test_floats_are_not_stored_as_integers():
+    """The error names `out`, and no line of the library."""
+    x = np.ones(3, np.float32)
+    for dtype in (np.int32, np.uint8, np.bool_):
+        out = np.full(3, 1, dtype)
+        with pytest.raises(LaunchTypeError, match="E602: map: `out` has dtype .*gives f32"):
+            cube_map(lambda v: v * 2, x, out=out)
+        cube_map(lambda v: v > 0.5, x, out=out)
+        assert out.all()

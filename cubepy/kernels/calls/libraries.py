@@ -389,6 +389,13 @@ def torch() -> Any:
     return sys.modules["torch"]
 
 
+def note_writes(library: Library, arrays: Sequence[Any]) -> None:
+    """Tell torch that tensors of a caller were written: it refuses gradients that need what they
+    held, as behind functions of its own."""
+    if isinstance(library, TorchLibrary):
+        torch().autograd.graph.increment_version(arrays)
+
+
 def read(x: Any) -> Memory:
     """The memory of what is known to be an array."""
     memory = read_memory(x)

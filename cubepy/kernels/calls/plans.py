@@ -37,6 +37,7 @@ from cubepy.kernels.calls.libraries import (
     Shape,
     checked_memory,
     contiguous,
+    note_writes,
     read_output,
     without_memory,
 )
@@ -152,7 +153,13 @@ class Plan:
             addresses = addresses or library.addresses(arrays)
         operands = self.checked_operands(arrays, results, addresses)
         self.launch(library, operands)
+        if given is not None or self.updated:
+            note_writes(library, self.written(arrays, given or ()))
         return results
+
+    def written(self, arrays: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+        """What a call writes of its user's arrays; `given`: the results that he brought."""
+        return [*[arrays[k] for k in self.updated], *given]
 
     def launch(self, library: Library, operands: Sequence[Any]) -> None:
         """Launch on operands of these types and layouts."""

@@ -24,6 +24,7 @@ from cubepy.kernels.calls.libraries import (
     NumpyLibrary,
     TorchLibrary,
     TorchMaker,
+    note_writes,
     serving_numpy,
     torch,
     without_memory,
@@ -42,6 +43,7 @@ class ShortCall:
     """A plan, and what makes its results and scratch, each from one of the arguments."""
 
     __slots__ = (
+        "_library",
         "_makers",
         "_meant",
         "_one",
@@ -67,6 +69,7 @@ class ShortCall:
         self._parameters, self._meant = parameters, exact(plan.function, parameters)
         self._scalar = library.scalar if plan.has_scalars else None
         self._plan, self._program = plan, plan.program
+        self._library = library
         there = [k for k, is_there in enumerate(given) if is_there]
         self._pick = None if len(there) == len(given) else _picker(there)
         self.is_checked = bool(plan.watched)
@@ -95,6 +98,7 @@ class ShortCall:
                     self._program(*arrays, out, *[make(arrays[k]) for make, k in self._makers])
                 else:
                     self._program(*arrays, out)
+                note_writes(self._library, (out,))
                 return out
             if self._one is not None and count == 1:
                 make, k = self._one

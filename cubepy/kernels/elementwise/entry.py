@@ -13,7 +13,7 @@ from cubepy.jit.kernel import without_frames
 from cubepy.kernels.calls.arguments import wrong
 from cubepy.kernels.calls.call import run
 from cubepy.kernels.calls.hooks import check_function
-from cubepy.kernels.calls.libraries import Shape
+from cubepy.kernels.calls.libraries import Shape, refused
 from cubepy.kernels.calls.plans import Planner, Plans
 from cubepy.kernels.elementwise.kernel import RESULTS, trace_result
 from cubepy.kernels.elementwise.launches import broadcast, launch_each
@@ -38,8 +38,8 @@ def map(function: Callable[..., Any], *arrays: Any, out: Any = None) -> Any:
 
     Rounds as the function's operations do. Raises `LaunchError` for shapes that do not broadcast
     and for a tensor that requires grad outside of `torch.no_grad()`, `LaunchTypeError` for what is
-    no array and what is no function of so many numbers, `CompileError` for what is not in the
-    kernel language.
+    no array, what is no function of so many numbers, and floats for an `out` of integers,
+    `CompileError` for what is not in the kernel language.
     """
     if len(arrays) > len(_NAMES):
         raise wrong("map", f"it is given {len(arrays)} arrays", f"{len(_NAMES)} at most")
@@ -66,6 +66,9 @@ def _plan(planner: Planner, function: Any, inputs: list[Memory], out: Any) -> No
     extents = broadcast("map", [x.shape for x in inputs])
     traced = _traced_dtype(planner, function, [x.dtype for x in inputs])
     dtype = traced if out is None else dtype_of("map", out)
+    if traced.is_float and not dtype.is_float:
+        what = f"has dtype {dtype.name}, and the function gives {traced.name}"
+        raise refused("map", "out", what, f"let the function convert it, as in cp.{dtype.name}(v)")
     result = planner.result(Shape(extents, dtype, _order(inputs, extents)))
     inputs = planner.merged(inputs)
     result = planner.joined(result, inputs)
