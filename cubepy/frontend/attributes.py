@@ -169,7 +169,7 @@ def _missing(frame: Frame, owner: Any, name: str, names: Any) -> Exception:
         return frame.tracer.error("E107", name=what, attribute=name, suggestion=OF_TEXT)
     is_language = isinstance(owner, ModuleType) and owner.__name__.partition(".")[0] == "cubepy"
     fields = getattr(owner, "_fields", ()) if is_sequence(owner) else ()
-    other = translation(name) if is_language else ""
+    other = translation(name) if is_language or isinstance(owner, Value) else ""
     other = of_whole_arrays(name) if isinstance(owner, TensorRef) else other
     suggestion = other or closest(name, fields or names)
     if not suggestion and isinstance(owner, Value | TensorRef | Record):

@@ -263,7 +263,7 @@ def _power(frame: Frame, base: Any, exp: Any, mod: Any = None) -> Any:
     if is_comptime((base, exp, mod)):
         return comptime_result(frame, pow, base, exp, mod)
     if mod is not None:
-        hint = "write base**exp % mod"
+        hint = "multiply in a loop over the bits of the exponent, with % mod in each step"
         raise frame.tracer.error("E112", what="what pow() of three numbers takes", hint=hint)
     return power(frame, base, exp)
 

@@ -335,7 +335,7 @@ class Numbers:
         left, right, hint = spell(x.type), spell(y.type), None
         if operator in ("<<", ">>"):  # a shift of i64 to the right would keep the sign
             hint = f"convert the count, as in v {operator} cp.{element_of(x.type).name}(n)"
-        return self.error("E202", left=left, right=right, example="i64", hint=hint)
+        return self.error("E202", left=left, right=right, example="u64", hint=hint)
 
     def truth(self, x: Any) -> Value:
         """A condition: a scalar bool."""

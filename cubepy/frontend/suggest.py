@@ -126,7 +126,8 @@ def of_whole_arrays(name: str) -> str:
     if name in PRODUCTS:
         return "multiply and add in a loop, or call cp.kernels.matmul outside the kernel"
     if name in REDUCTIONS:
-        return f"loop over the elements, or call cp.kernels.{name} outside the kernel"
+        loop = f"write {name}(x) of one axis" if name in OF_PYTHON else "loop over the elements"
+        return f"{loop}, or call cp.kernels.{name} outside the kernel"
     return ""
 
 

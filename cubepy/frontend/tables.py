@@ -114,7 +114,7 @@ def _common_type(tracer: Tracer, leaves: Sequence[Any]) -> DType | None:
         dtype = reduce(promote, types)
     except NoCommonType:
         left, right = types[0].name, types[-1].name
-        raise tracer.error("E202", left=left, right=right, example="i64") from None
+        raise tracer.error("E202", left=left, right=right, example="u64") from None
     for number in filter(is_number, leaves):
         dtype = promote_literal(number, dtype)
         if not holds(dtype, number):

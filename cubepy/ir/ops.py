@@ -84,17 +84,8 @@ _integer_one, _integer_zero = n.integers(n.one), n.integers(n.zero)
 # Of sums, products and quotients of floats may be known: `strict`, that they are computed as they
 # stand under `fast_math` too
 _float: dict[str, Any] = {"attrs": ("strict",)}
-ADD = _same(
-    "add",
-    "number",
-    2,
-    "Sum.",
-    m.add,
-    "a + b",
-    is_commutative=True,
-    identity=n.negative_zero,
-    **_float,
-)
+_sum: dict[str, Any] = {"is_commutative": True, "identity": n.negative_zero, **_float}
+ADD = _same("add", "number", 2, "Sum.", m.add, "a + b", **_sum)
 SUB = _same("sub", "number", 2, "Difference.", m.sub, "a - b", identity=n.zero, **_float)
 MUL = _same(
     "mul",

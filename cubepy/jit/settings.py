@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -83,13 +83,14 @@ def _checked_plane(plane_dim: Any) -> int:
 
 
 def _checked_width(line_size: Any) -> int | str:
-    is_auto = isinstance(line_size, str) and line_size == "auto"
-    if is_auto or (_is_number(line_size) and 1 <= line_size <= 256):
+    if isinstance(line_size, str) and line_size == "auto":
+        return line_size
+    if _is_number(line_size) and 1 <= line_size <= 256:
         return line_size
     raise fail("E420", name="line_size", value=line_size, reason='it is "auto" or 1 to 256 lanes')
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -224,7 +224,8 @@ def test_unknown_settings_are_refused():
 @pytest.mark.parametrize("name", ["checked", "fast_math", "contract"])
 def test_a_switch_takes_nothing_but_true_and_false(name: str):
     """A text such as "no" is true."""
-    for kernel in (total, cp.from_ir(total.inspect("f32[8]", "f32[1]", stage="ir"))):
+    kernels: tuple[Any, ...] = (total, cp.from_ir(total.inspect("f32[8]", "f32[1]", stage="ir")))
+    for kernel in kernels:
         if name == "checked" and kernel is not total:
             continue
         for value in ("no", 1, 0.0):
