@@ -12,7 +12,7 @@ from cubepy.compilers.llvm import printing
 from cubepy.compilers.llvm.cubes import Cubes, Each, Given
 from cubepy.compilers.llvm.jumps import Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
-from cubepy.compilers.llvm.rows import SHORTEST, find_edges, find_guards, find_rows
+from cubepy.compilers.llvm.rows import SHORTEST, find_choices, find_edges, find_guards, find_rows
 from cubepy.compilers.llvm.units import (
     UnitPlan,
     guarded_segment,
@@ -54,13 +54,34 @@ def _nested(kernel: Kernel) -> Nested | None:
     return nest_divisions(kernel, SHORTEST)
 
 
-def _wrapped(kernel: Kernel, plan: UnitPlan) -> Nested | None:
-    rows = {op.row for op in plan.body for op in (op, *(o for r in op.regions for o in r.walk()))}
-    if not plan.axes or ops.MOD not in rows or ops.UNITS in rows:
-        return None
-    from cubepy.passes.nest_divisions import wrap_positions
+_CHOOSING = frozenset((ops.MOD, ops.MIN, ops.MAX, ops.SELECT))
 
-    return wrap_positions(kernel, {bound.axis: bound.limit for bound in plan.bounds})
+
+def _stepped(kernel: Kernel, plan: UnitPlan) -> Nested | None:
+    """The kernel with choices in the place of remainders and clamps of positions; None where no
+    place is chosen at the ends of rows."""
+    rows = {op.row for op in plan.body for op in (op, *(o for r in op.regions for o in r.walk()))}
+    if not plan.axes or ops.UNITS in rows or rows.isdisjoint(_CHOOSING):
+        return None
+    from cubepy.passes.clamp_positions import clamp_positions
+    from cubepy.passes.nest_divisions import Nested, wrap_positions
+
+    kernel = clamp_positions(kernel, "x")
+    limits = {bound.axis: bound.limit for bound in plan.bounds}
+    wrapped = wrap_positions(kernel, limits) if ops.MOD in rows else None
+    if wrapped is None and find_choices(kernel, plan_units(kernel)):
+        return Nested(kernel, ())
+    return wrapped
+
+
+def _clamped(kernel: Kernel) -> Kernel:
+    """A flat kernel with choices in the place of clamps of positions."""
+    rows = {op.row for op in kernel.body.walk()}
+    if rows.isdisjoint((ops.MIN, ops.MAX)) or ops.PRINT in rows:
+        return kernel
+    from cubepy.passes.clamp_positions import clamp_positions
+
+    return clamp_positions(kernel, "all")
 
 
 class UnitLoops:
@@ -125,19 +146,19 @@ class UnitLoops:
         if plan.is_flat:
             self._flat(kernel, plan, end)
             return
-        wrapped = _wrapped(kernel, plan)
-        if wrapped is not None:
-            others = self._around(wrapped, plan, end)
+        stepped = _stepped(kernel, plan)
+        if stepped is not None:
+            others = self._around(stepped, plan, end)
             if not others:
                 return
             self.w.start(others)
         self._cubes.each_cube("%begin", "%end", lambda: self._cube(plan), end)
 
-    def _around(self, wrapped: Nested, plan: UnitPlan, end: str) -> str:
+    def _around(self, stepped: Nested, plan: UnitPlan, end: str) -> str:
         """Loops that step around the ends of rows; gives the label as `_branch_within` does."""
-        around, done = plan_units(wrapped.kernel), set(plan.launch)
+        around, done = plan_units(stepped.kernel), set(plan.launch)
         self._launch(op for op in around.launch if op not in done)
-        others = self._branch_within(wrapped)
+        others = self._branch_within(stepped)
         self._cubes.each_cube("%begin", "%end", lambda: self._cube(around, True), end)
         return others
 
@@ -163,6 +184,10 @@ class UnitLoops:
         in_rows = plan if nested is None else plan_units(nested.kernel)
         rows = find_rows(kernel, in_rows)
         if rows is None:
+            clamped, before = _clamped(kernel), plan
+            if clamped is not kernel:
+                kernel, plan = clamped, plan_units(clamped)
+                self._launch(op for op in plan.launch if op not in before.launch)
             self._each_position(kernel, plan, end)
             return
         done = set(plan.launch)
@@ -191,6 +216,8 @@ class UnitLoops:
             self._cubes.each_stretch(plan.bounds, STRETCH, loop, end)
         elif guards:
             self._cubes.each_part(plan.bounds, guards, lambda: self._unit(plan.body), end)
+        elif choices := find_choices(kernel, plan):
+            self._cubes.each_middle(plan.bounds, choices, lambda: self._unit(plan.body), end)
         else:
             self._cubes.each_position(plan.bounds, lambda: self._unit(plan.body), end)
 
