@@ -73,6 +73,9 @@ _USUAL = None, None, None
 LEAST_K, MOST_WHOLE, REST = 1 << 11, 1 << 12, 16
 """A k from which on it is cut to a multiple of a power of two where it has no equal parts: of the
 largest one, at most, that leaves a rest of less than this part of it."""
+LARGEST_WHOLE, GAIN = 1 << 16, 0.8
+"""Larger powers of two, as long as the longest way of a cube, with the rest, becomes so much
+shorter."""
 FEW_COLUMNS, LONG_K = 8, 128
 """Columns up to which CPUs copy a right factor so that it is dense along k, for dot products of
 rows, and elements of k from which on they do that, or turn a product that has few columns."""
@@ -330,15 +333,26 @@ def multiply(planner: Planner, p: Product) -> None:
 
 def _division_of_k(target: Target, problem: Problem) -> tuple[int, int]:
     """How many parts of k are multiplied side by side, and their length; those of the most of k
-    that has such parts, before a rest, where all of it has none, or less than half as many."""
+    that has such parts, before a rest, where all of it has none, or less than half as many.
+
+    Larger multiples allow more parts and leave longer rests, which are multiplied behind them.
+    """
     parts = parts_of_k(target, problem)
     unit = min(MOST_WHOLE, 1 << max(1, problem.k // REST).bit_length() - 1)
     whole = problem.k // unit * unit
-    if LEAST_K <= whole < problem.k:
-        more = parts_of_k(target, replace(problem, k=whole))
-        if more > 2 * parts or parts == 1:
-            return more, whole // more
-    return parts, problem.k // parts
+    if not LEAST_K <= whole < problem.k:
+        return parts, problem.k // parts
+    more = parts_of_k(target, replace(problem, k=whole))
+    if more <= 2 * parts and parts > 1:
+        return parts, problem.k // parts
+    found = more, whole // more
+    while found[0] > 1 and unit < LARGEST_WHOLE:
+        unit *= 2
+        whole = problem.k // unit * unit
+        more = parts_of_k(target, replace(problem, k=whole)) if whole >= LEAST_K else 1
+        if more > found[0] and whole // more + problem.k - whole < found[1] * GAIN:
+            found = more, whole // more
+    return found
 
 
 def problem_of(p: Product) -> Problem:
