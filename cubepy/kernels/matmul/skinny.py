@@ -44,6 +44,8 @@ LONG_CUBES, LONG_PART, LEAST_PARTS = 8, 1 << 12, 4
 """Cubes of a multiprocessor that share a long k, elements that each has at least, and parts of it
 that save more than their sum takes."""
 LINE_BYTES = 16
+NARROW = 16
+"""Columns up to which tiles would have too little of rows that are dense."""
 ROW_ELEMENTS = 64
 """Columns of a multiple of so many elements are aligned for lines; one row needs no more there."""
 
@@ -181,7 +183,8 @@ def vectors(target: Target, problem: Problem) -> Vectors | None:
         return None
     is_word = problem.dtype is problem.factors and problem.factors.itemsize == WORD
     has_lines = is_word and problem.runs[1] * WORD == LINE_BYTES
-    if problem.right == ROWS and problem.m > 1 and has_lines and has_async(target):
+    is_wide = problem.right == ROWS and problem.n > NARROW
+    if is_wide and problem.m > 1 and has_lines and has_async(target):
         return None
     line = LINE_BYTES // problem.dtype.itemsize
     if problem.right == COLUMNS:
@@ -190,8 +193,10 @@ def vectors(target: Target, problem: Problem) -> Vectors | None:
             *(problem.m, columns, VECTOR_UNITS, line, VECTOR_LINES // columns),
             *(problem.right, problem.sums),
         )
+    line = min(line, power_above(problem.n))
+    columns = min(4 * line, power_above(problem.n))
     return Vectors(
-        problem.m, 4 * line, 2 * VECTOR_UNITS, line, VECTOR_LINES // 2, problem.right, problem.sums
+        problem.m, columns, 2 * VECTOR_UNITS, line, VECTOR_LINES // 2, problem.right, problem.sums
     )
 
 

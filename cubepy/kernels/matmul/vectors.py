@@ -121,15 +121,11 @@ def add_rows(x: Any, y: Any, totals: Any, j0: Any, t: Any) -> None:
     deep, inner = t.units // lines, y.shape[0]
     mine, j = cp.UNIT_POS // lines, j0 + cp.UNIT_POS % lines * t.line
     found = cp.local(t.rows, cp.Line[t.sums, t.line], fill=0)
-    step = deep * t.loads
-    whole = inner // step * step if j0 + t.columns <= y.shape[1] else 0
-    for k in range(mine, mine + whole, step):
-        held = tuple(
-            cp.load(y[k + u * deep], j, line=t.line, fill=None, hint="stream")
-            for u in range(t.loads)
-        )
-        for u in cp.unroll(range(t.loads)):
-            add_scaled(x, held[u], found, k + u * deep, t)
+    whole = inner // (deep * t.loads) * (deep * t.loads)
+    if j0 + t.columns <= y.shape[1]:
+        add_runs(x, y, found, (mine, mine + whole, deep), j, None, t)
+    else:
+        add_runs(x, y, found, (mine, mine + whole, deep), j, 0, t)
     for k in range(whole + mine, inner, deep):
         add_scaled(x, cp.load(y[k], j, line=t.line), found, k, t)
     parts = cp.shared((deep, t.columns), t.sums)
@@ -138,6 +134,18 @@ def add_rows(x: Any, y: Any, totals: Any, j0: Any, t: Any) -> None:
         cp.sync_cube()
         add_parts(parts, totals[r], deep, t)
         cp.sync_cube()
+
+
+def add_runs(x: Any, y: Any, found: Any, rows: Any, j: Any, fill: Any, t: Any) -> None:
+    """Add what a unit has of `rows` of the right factor, several of which are on their way."""
+    first, behind, deep = rows
+    for k in range(first, behind, deep * t.loads):
+        held = tuple(
+            cp.load(y[k + u * deep], j, line=t.line, fill=fill, hint="stream")
+            for u in range(t.loads)
+        )
+        for u in cp.unroll(range(t.loads)):
+            add_scaled(x, held[u], found, k + u * deep, t)
 
 
 def add_parts(parts: Any, total: Any, deep: Any, t: Any) -> None:
