@@ -355,7 +355,7 @@ def test_epilogues(m: int, layout: str):
         (matrix(2, 3, 4), matrix(3, 4, 6), "do not broadcast"),
         (matrix(3, 4), matrix(4, 6).astype("f8"), "`a` is f32[3,4] and `b` is f64[4,6]"),
         (np.ones((3, 4), bool), np.ones((4, 6), bool), "`a` has dtype bool_"),
-        (matrix(3, 4), np.float32(3), "`b` is a float32"),
+        (matrix(3, 4), np.float32(3), "`b` (); both need an axis"),
     ],
 )
 def test_errors(one: Any, two: Any, words: str):
