@@ -113,11 +113,15 @@ def find_edges(kernel: Kernel, plan: UnitPlan) -> list[Test]:
     return [test for test in _of_positions(kernel, plan, body) if test.axis == "x"]
 
 
+MOST_CUT = 600
+"""Operations of a unit that are compiled three times for the sake of chosen places, at most."""
+
+
 def find_choices(kernel: Kernel, plan: UnitPlan) -> list[Test]:
     """Comparisons of positions, along x or of flat kernels, where one chooses a place."""
     body = [o for op in plan.body for o in _with_inner(op)]
     conditions = {o.operands[0] for o in body if o.row is ops.SELECT and o.result.type is index}
-    if not conditions or any(op.row is ops.PRINT for op in body):
+    if not conditions or len(body) > MOST_CUT or any(op.row is ops.PRINT for op in body):
         return []
     found = [t for t in _of_positions(kernel, plan, body) if t.axis in ("x", "all")]
     return found if any(test.result in conditions for test in found) else []

@@ -76,8 +76,7 @@ def _stepped(kernel: Kernel, plan: UnitPlan) -> Nested | None:
 
 def _clamped(kernel: Kernel) -> Kernel:
     """A flat kernel with choices in the place of clamps of positions."""
-    rows = {op.row for op in kernel.body.walk()}
-    if rows.isdisjoint((ops.MIN, ops.MAX)) or ops.PRINT in rows:
+    if not any(op.row in (ops.MIN, ops.MAX) for op in kernel.body.walk()):
         return kernel
     from cubepy.passes.clamp_positions import clamp_positions
 

@@ -195,7 +195,7 @@ def records_gradients(x: Any) -> bool:
 def makes_duals() -> bool:
     """Whether torch is in a `dual_level`, where tensors may carry tangents (forward mode)."""
     module = sys.modules.get("torch.autograd.forward_ad")
-    return module is not None and module._current_level >= 0
+    return module is not None and getattr(module, "_current_level", -1) >= 0
 
 
 def has_tangent(x: Any) -> bool:

@@ -393,7 +393,8 @@ def note_writes(library: Library, arrays: Sequence[Any]) -> None:
     """Tell torch that tensors of a caller were written: it refuses gradients that need what they
     held, as behind functions of its own."""
     if isinstance(library, TorchLibrary):
-        torch().autograd.graph.increment_version(arrays)
+        for x in arrays:
+            torch().autograd.graph.increment_version(x)
 
 
 def read(x: Any) -> Memory:
