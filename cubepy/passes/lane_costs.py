@@ -83,6 +83,7 @@ def loop_of_gathers(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | None
             continue
         body = list(op.regions[0].walk())
         gathers = sum(o.row in (ops.LOAD, ops.STORE) and access(o, shapes) != "" for o in body)
+        gathers += sum(o.row is ops.LOOKUP and shapes.stride(o.result) is None for o in body)
         work = [o for o in body if o.row in LANEWISE and o.row is not ops.CAST]
         if gathers * (GATHER if _on_floats(work) else max(GATHER, ROWS // lanes)) > len(work):
             return Remark("units stay scalar: this loop mostly gathers", op.span)

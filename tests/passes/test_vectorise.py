@@ -423,6 +423,39 @@ def test_auto_takes_loops_of_units_alone() -> None:
     assert "vectorise=False asks" in remarks(nested, vectorise=False)
 
 
+def test_lookups_count_as_gathers():
+    """A table that is captured is no faster than one that is an argument."""
+    table = np.arange(256, dtype=np.uint32) * np.uint32(2654435761)
+
+    @cp.cube
+    def captured(x, lengths, out: cp.Tensor[cp.u32]):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            c = cp.u32(1)
+            for k in range(lengths[i]):
+                c = table[(c ^ x[i, k]) & 0xFF] ^ (c >> 8)
+            out[i] = c
+
+    @cp.cube
+    def given(x, lengths, t, out: cp.Tensor[cp.u32]):
+        i = cp.ABSOLUTE_POS
+        if i < out.size:
+            c = cp.u32(1)
+            for k in range(lengths[i]):
+                c = t[(c ^ x[i, k]) & 0xFF] ^ (c >> 8)
+            out[i] = c
+
+    rng = np.random.default_rng(6)
+    x, lengths = rng.integers(0, 256, (37, 61), dtype=np.uint8), rng.integers(0, 62, 37)
+    found = [np.zeros(37, np.uint32) for _ in range(3)]
+    captured.over(37)(x, lengths, found[0])
+    captured.configure(vectorise=True).over(37)(x, lengths, found[1])
+    given.over(37)(x, lengths, table, found[2])
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+    remarks = captured[1, 64].inspect(x, lengths, found[0], stage="remarks")
+    assert "mostly gathers" in remarks
+
+
 def test_units_that_read_rows_of_integers_stay_scalar():
     """Where they do little with each; long work, tables and floats become lanes."""
 
