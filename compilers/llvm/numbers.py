@@ -66,7 +66,8 @@ def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str, strict: Attr | 
 
 
 def _binary(e: Emitter, op: Op) -> str:
-    return binary_text(e, op.row, op.result.type, *e.operands(op), op.attrs.get("strict"))
+    a, b = e.operands(op)
+    return binary_text(e, op.row, op.result.type, a, b, op.attrs.get("strict"))
 
 
 def _unary_float(e: Emitter, op: Op) -> str:

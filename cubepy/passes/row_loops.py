@@ -29,13 +29,13 @@ LITTLE = 4
 
 def loops_along_own_rows(kernel: Kernel, shapes: Shapes) -> Remark | None:
     """What is remarked if all innermost loops in which units differ are such loops."""
-    found = None
+    found, definitions = None, {v: o for o in kernel.body.walk() for v in o.results}
     for op in kernel.body.walk():
         if op.row not in LOOPS or any(o.row in LOOPS for o in op.regions[0].walk()):
             continue
         if _is_alike(op, shapes):
             continue
-        if not _is_along_rows(op, shapes):
+        if not _is_along_rows(op, shapes) or _reads_back(op, definitions):
             return None
         found = found or Remark("units stay scalar: LLVM vectorises along their rows", op.span)
     return found
@@ -60,12 +60,40 @@ def _is_along_rows(loop: Op, shapes: Shapes) -> bool:
     joins = zip(region.args[1:], end.operands, strict=True)
     if not all(_joins(region, arg, value, of_floats) for arg, value in joins):
         return False
-    steps = _Steps(region, shapes)
+    steps = _Steps(region)
     differing = [o for o in body if o.row is ops.LOAD and shapes.stride(o.operands[1]) != 0]
     if stores:
         return all(_is_row(o, steps, shapes) for o in stores)
     is_dense = all(steps.of(o.operands[1]) in (0, 1) for o in differing)
     return is_dense and any(_is_row(o, steps, shapes) for o in differing)
+
+
+def _reads_back(loop: Op, definitions: dict[Value, Op]) -> bool:
+    """Whether an iteration reads what one before it has stored, so that they go one by one."""
+    accesses = [o for o in loop.regions[0].walk() if o.row in (ops.LOAD, ops.STORE)]
+    stored = [
+        (o.operands[0], *_place(o.operands[1], definitions)) for o in accesses if o.row is ops.STORE
+    ]
+    for op in accesses:
+        terms, number = _place(op.operands[1], definitions)
+        same = [n for buffer, t, n in stored if buffer is op.operands[0] and t == terms]
+        if op.row is ops.LOAD and any(n > number for n in same):
+            return True
+    return False
+
+
+def _place(value: Value, definitions: dict[Value, Op]) -> tuple[frozenset[Value], int]:
+    """What is added to give a place: values, and a number."""
+    op = definitions.get(value)
+    if op is not None and op.row is ops.CONST:
+        number = op.attrs["value"]
+        return frozenset(), number if isinstance(number, int) else 0
+    if op is None or op.row not in (ops.ADD, ops.SUB):
+        return frozenset((value,)), 0
+    (left, a), (right, b) = (_place(v, definitions) for v in op.operands)
+    if op.row is ops.SUB and right:
+        return frozenset((value,)), 0
+    return left | right, a + b if op.row is ops.ADD else a - b
 
 
 def _is_short(loop: Op, shapes: Shapes) -> bool:
@@ -126,8 +154,7 @@ def _reaches(
 class _Steps:
     """How far values of a loop go from one iteration to the next."""
 
-    def __init__(self, region: Region, shapes: Shapes) -> None:
-        self._constant = shapes.constant
+    def __init__(self, region: Region) -> None:
         self._steps: dict[Value, int | None] = dict.fromkeys(region.args)
         self._steps[region.args[0]] = 1
         for op in region.walk():

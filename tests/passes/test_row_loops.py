@@ -103,8 +103,10 @@ def test_units_that_write_rows_stay_scalar(kernel: Any, reference: Any, dtype: s
 def test_rows_that_are_read_where_they_are_written():
     x = RNG.integers(0, 9, (33, 70)).astype(np.float32)
     out = x.copy()
-    summed_up_in_place.over(len(x))(out)
+    launcher = summed_up_in_place.over(len(x))
+    launcher(out)
     np.testing.assert_array_equal(out, np.cumsum(x, 1))
+    assert ALONG not in launcher.inspect(out, stage="remarks")
     left, right = RNG.integers(0, 9, (2, 40, 40)).astype(np.float32)
     out = np.zeros_like(left)
     product.over(len(left))(left, right, out)
