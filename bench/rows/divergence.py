@@ -162,12 +162,17 @@ def _make_counted_rows(small: bool) -> Case:
 def _chosen(name: str, args: tuple[Any, ...], reference: Any) -> Case:
     """A kernel with a unit for each row, as `vectorise="auto"` has it."""
     out = args[-1]
-    call = getattr(kernels, name).over(len(out)).bind(*args)
-    made = [Contender(OURS, call, CHOSEN, result=lambda: out)]
+    made: list[Contender] = []
+    for way, choice in ((CHOSEN, "auto"), (LANES, True)):
+        call = getattr(kernels, name).configure(vectorise=choice).over(len(out)).bind(*args)
+        made.append(Contender(OURS, call, way, result=lambda: out))
     theirs = _numba(name, *args)
     if theirs is not None:
         made.append(Contender("numba", theirs, "loop", result=lambda: out))
-    claims = [Claim("speed", f"{OURS} {CHOSEN}", ("numba loop",), 0.9)]
+    claims = [
+        Claim("speed", f"{OURS} {CHOSEN}", ("numba loop",), 0.9),
+        Claim("lanes", f"{OURS} {CHOSEN}", (f"{OURS} {LANES}",)),
+    ]
     return Case(only_present(made), claims, reference)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.writer import IN_PARALLEL, Writer, constant
 from cubepy.ir import ops
-from cubepy.ir.core import Attr, Op
+from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
     INDICES,
@@ -48,7 +48,7 @@ def _const(e: Emitter, op: Op) -> str:
     return literal(value, op.result.type)
 
 
-def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str, strict: Attr | None = None) -> str:
+def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str, strict: bool = False) -> str:
     """One of the simple two-operand rows; gives the register. `strict`: see `ops`."""
     dtype = element_of(t)
     name = spell.type_name(t)
@@ -67,7 +67,7 @@ def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str, strict: Attr | 
 
 def _binary(e: Emitter, op: Op) -> str:
     a, b = e.operands(op)
-    return binary_text(e, op.row, op.result.type, a, b, op.attrs.get("strict"))
+    return binary_text(e, op.row, op.result.type, a, b, bool(op.attrs.get("strict")))
 
 
 def _unary_float(e: Emitter, op: Op) -> str:

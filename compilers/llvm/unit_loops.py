@@ -183,10 +183,10 @@ class UnitLoops:
         in_rows = plan if nested is None else plan_units(nested.kernel)
         rows = find_rows(kernel, in_rows)
         if rows is None:
-            clamped, before = _clamped(kernel), plan
+            clamped, done = _clamped(kernel), set(plan.launch)
             if clamped is not kernel:
                 kernel, plan = clamped, plan_units(clamped)
-                self._launch(op for op in plan.launch if op not in before.launch)
+                self._launch(op for op in plan.launch if op not in done)
             self._each_position(kernel, plan, end)
             return
         done = set(plan.launch)

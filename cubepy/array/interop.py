@@ -192,17 +192,12 @@ def records_gradients(x: Any) -> bool:
     return (x.requires_grad and torch.is_grad_enabled()) or has_tangent(x)
 
 
-def makes_duals() -> bool:
-    """Whether torch is in a `dual_level`, where tensors may carry tangents (forward mode)."""
-    module = sys.modules.get("torch.autograd.forward_ad")
-    return module is not None and getattr(module, "_current_level", -1) >= 0
-
-
 def has_tangent(x: Any) -> bool:
     """Whether a tensor is a dual one; what is computed of it would have no tangent."""
-    if not makes_duals():
+    module = sys.modules.get("torch.autograd.forward_ad")
+    if module is None or getattr(module, "_current_level", -1) < 0:  # in no `dual_level`
         return False
-    return sys.modules["torch.autograd.forward_ad"].unpack_dual(x).tangent is not None
+    return module.unpack_dual(x).tangent is not None
 
 
 def queue_of_tensor(x: Any) -> int | None:

@@ -119,8 +119,8 @@ class _Arguments:
             return None
         self._addresses[k] = address
         self._tensors.append(a)
-        kept = a.is_neg(), a.is_conj(), records_gradients(a)
-        return a.device, a.dtype, a.shape, strides, *kept, address % ALIGNMENT
+        flags = a.is_neg(), a.is_conj(), records_gradients(a)
+        return a.device, a.dtype, a.shape, strides, *flags, address % ALIGNMENT
 
     def _of_foreign(self, k: int, a: Any) -> Any:
         """Another library's array, or one of CubePy's."""

@@ -37,8 +37,6 @@ _Clamped: TypeAlias = "Value | _Choice"
 def clamp_positions(kernel: Kernel, axis: str) -> Kernel:
     """The kernel with choices in the place of minima and maxima of moved positions along an axis;
     itself where there are none."""
-    if not any(op.row in _EXTREMES and op.result.type is index for op in kernel.body.walk()):
-        return kernel
     return _Clamp(axis).run(kernel)
 
 

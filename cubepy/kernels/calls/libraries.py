@@ -389,9 +389,9 @@ def torch() -> Any:
     return sys.modules["torch"]
 
 
-def note_writes(library: Library, arrays: Sequence[Any]) -> None:
-    """Tell torch that tensors of a caller were written: it refuses gradients that need what they
-    held, as behind functions of its own."""
+def increment_versions(library: Library, arrays: Sequence[Any]) -> None:
+    """Increment the version counters of torch's tensors that were written: it refuses gradients
+    that need what they held, as behind functions of its own."""
     if isinstance(library, TorchLibrary):
         for x in arrays:
             torch().autograd.graph.increment_version(x)

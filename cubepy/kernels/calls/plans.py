@@ -37,7 +37,7 @@ from cubepy.kernels.calls.libraries import (
     Shape,
     checked_memory,
     contiguous,
-    note_writes,
+    increment_versions,
     read_output,
     without_memory,
 )
@@ -154,7 +154,7 @@ class Plan:
         operands = self.checked_operands(arrays, results, addresses)
         self.launch(library, operands)
         if given is not None or self.updated:
-            note_writes(library, self.written(arrays, given or ()))
+            increment_versions(library, self.written(arrays, given or ()))
         return results
 
     def written(self, arrays: Sequence[Any], given: Sequence[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from cubepy import config
 from cubepy.autotune import session
-from cubepy.kernels.calls.libraries import Library, note_writes
+from cubepy.kernels.calls.libraries import Library, increment_versions
 from cubepy.kernels.calls.plans import Plan
 
 Found = tuple[Plan, list[Any] | None, list[int]]
@@ -42,4 +42,4 @@ class RecordedCall:
         if self._facts != self._facts_now() or not self._plan.is_current():
             self._learn()
         self._plan.launch(self._library, self._operands)
-        note_writes(self._library, self._plan.written(self._arrays, self.results))
+        increment_versions(self._library, self._plan.written(self._arrays, self.results))

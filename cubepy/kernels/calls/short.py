@@ -24,7 +24,7 @@ from cubepy.kernels.calls.libraries import (
     NumpyLibrary,
     TorchLibrary,
     TorchMaker,
-    note_writes,
+    increment_versions,
     serving_numpy,
     torch,
     without_memory,
@@ -98,7 +98,7 @@ class ShortCall:
                     self._program(*arrays, out, *[make(arrays[k]) for make, k in self._makers])
                 else:
                     self._program(*arrays, out)
-                note_writes(self._library, (out,))
+                increment_versions(self._library, (out,))
                 return out
             if self._one is not None and count == 1:
                 make, k = self._one

@@ -225,7 +225,7 @@ class Executor:
     def _knows_duals(self, module: Any) -> None:
         """Let native code ask whether torch makes dual tensors; `module`: its forward mode."""
         name, none = sys.intern("_current_level"), -1
-        if getattr(module, name, None) is none:
+        if isinstance(getattr(module, name, None), int):
             self._kept += [module, name, none]
             self._context[Context.FORWARD_MODE] = id(module)
             self._context[Context.DUAL_LEVEL] = id(name)
