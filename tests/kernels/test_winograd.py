@@ -218,6 +218,48 @@ def test_rows_that_are_cut(size: int, monkeypatch: pytest.MonkeyPatch):
         assert (abs(found - exact(x, w)) <= bound(x, w, size)).all()
 
 
+@SIZES
+@LAYOUTS
+@pytest.mark.parametrize("images", [2, 3, 7])
+def test_images_that_are_made_together(
+    images: int, last: bool, size: int, monkeypatch: pytest.MonkeyPatch
+):
+    """The last cube may have fewer, and each image its squares in doubt."""
+    x, w = INPUTS["normal"](RNG, 7, 20, 5, 7), INPUTS["normal"](RNG, 37, 20, 3, 3) / 40
+    for n, value in zip(RNG.permutation(7)[:3], (np.inf, 1e9, 3e38), strict=True):
+        x[n, RNG.integers(20), RNG.integers(5), RNG.integers(7)] = value
+    squares = strategies.squares
+
+    def together(*given: Any) -> Any:
+        t = squares(*given)
+        assert t.down * size >= 5 and t.across * size >= 7
+        return replace(t, images=images)
+
+    monkeypatch.setattr(strategies, "squares", together)
+    found, right = convolved(placed(x, last), w, size), exact(x, w)
+    near = np.isfinite(right)
+    np.testing.assert_array_equal(np.isfinite(found), near)
+    seen = exact(abs(x), np.ones_like(w[:1]))
+    most = abs(w.astype("f8")).sum((2, 3)).max(1)[:, None, None]
+    with np.errstate(invalid="ignore"):
+        wrong = abs(found - right) > {2: 16 * 31, 4: 861 * 41}[size] * 2.0**-20 * most * seen
+    assert not wrong[near].any()
+
+
+def test_small_images_are_made_together():
+    target = replace(parse_target("cpu:x86-64-v4"), cores=2)
+    window = Window((1, 3, 3), (1, 1, 1), (0, 1, 1), (0, 1, 1), (1, 1, 1))
+    extents = 1, 7, 7
+    problem = Problem(window, 16, 512, 512, 1, extents, extents, f32, *[False] * 3)
+    packing = strategies.packing(target, 512, 512, 1, 9, f32, f32)
+    t = strategies.squares_for(target, problem, packing, None, SCRATCH)
+    assert t is not None and t.images > 1
+    one = replace(problem, batch=1)
+    assert strategies.squares_for(target, one, packing, None, SCRATCH) is None
+    slow = replace(target, arch="znver4")  # where products take longer than changes of basis
+    assert strategies.squares_for(slow, one, packing, None, SCRATCH) is not None
+
+
 def test_extents_share_a_kernel(monkeypatch: pytest.MonkeyPatch):
     """Two at most: for many squares and for few of them."""
     w = cp.kernels.prepack(INPUTS["normal"](RNG, 40, 72, 3, 3), precision="winograd2x2")
@@ -285,7 +327,7 @@ def test_all_rows_and_panels_are_divided_among_cubes():
         direct = strategies.packing(target, filters, channels, 1, 9, f32, f32)
         t = strategies.squares_for(target, problem, direct, size, SCRATCH)
         assert t is not None
-        assert 1 <= t.tile <= t.down * t.across
+        assert 1 <= t.tile <= t.images * t.down * t.across <= t.room
         assert t.width >= columns or t.width % t.bands.pixels == 0
         assert t.room * t.pitch * t.basis.positions * 4 <= max(target.cache_bytes, 1 << 23)
         assert t.bands.band == t.down * size and 1 <= t.panels <= direct.panels(filters)

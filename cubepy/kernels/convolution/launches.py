@@ -181,10 +181,11 @@ def _launch_squares(planner: Planner, c: Convolution, t: Squares) -> None:
     bands, stripes = -(-problem.results[1] // t.bands.band), -(-problem.results[2] // t.width)
     planner.launch(
         convolve_squares,
-        problem.batch * bands * stripes * shares,
+        -(-problem.batch // t.images) * bands * stripes * shares,
         x=source_of(c.x, t.bands),
         panels=c.weights.memory,
         out=channels_last(c.out) if t.bands.puts_channels_last else c.out,
+        images=t.images,
         down=t.down,
         across=t.across,
         panels_each=t.panels,

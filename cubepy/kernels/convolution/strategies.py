@@ -34,6 +34,8 @@ CUBES = 4
 MOVED, TURNED, READ = 0.5, 0.8, 4
 """Cycles in which a cube brings an element of the array, as it lies or turned, and a line of
 weights (Zen 5)."""
+ONE_PRODUCT = ("znver4", "icelake-client", "tigerlake", "rocketlake", "cannonlake")
+"""CPUs that multiply and add one line of 64 bytes in a cycle; others two."""
 UNEVEN = 0.1
 """How much of the work of a cube a core may wait for others."""
 UNITS = 256
@@ -52,6 +54,9 @@ TILE_START = 2
 """Squares that a tile has time for while another one starts."""
 CHANGED = 4
 """Cycles for each position of a line of elements or products that changes its basis."""
+FAR_SQUARES, FAR_READ = 2, 6
+"""How many times the squares that the second cache holds a cube may make, and the cycles in which a
+line of one comes from farther away."""
 SQUARES = 7
 """Of what number squares of a row are multiples where a row is cut, so that tiles fill them."""
 BROUGHT, RUN = 64, 256
@@ -226,9 +231,14 @@ def _effort(target: Target, problem: Problem, t: Bands, band: int, share: int) -
     seen = ((band - 1) * window.stride[1] + window.spans[1]) * pitch * window.kernel[0]
     moved = MOVED if problem.has_channels_last else TURNED
     taps = window.taps * -(-problem.group_channels // p.word)
-    products = share * p.lines * taps * (band * wide / 2 + READ)
+    products = share * p.lines * taps * (band * wide / _rate(target) + READ)
     each = START + moved * seen * problem.group_channels + products
     return (-(-cubes // target.cores) + UNEVEN) * each
+
+
+def _rate(target: Target) -> int:
+    """Products of lines in a cycle."""
+    return 1 if target.arch in ONE_PRODUCT else 2
 
 
 def _cut(problem: Problem, p: Packing, pixels: int, room: int) -> tuple[int, int]:
@@ -314,28 +324,39 @@ def squares_for(
     if size is not None:
         return t
     b = bands(target, problem, p)
-    effort = squares_effort(target, problem, t, (t.down, t.across, t.panels))
+    effort = squares_effort(target, problem, t, (t.images, t.down, t.across, t.panels))
     return t if effort * WORTH < _effort(target, problem, b, b.band, b.panels) else None
 
 
 def squares(target: Target, problem: Problem, p: Packing, s: Basis) -> Squares:
-    """The division with the least work for the busiest core, of those whose elements fill the
-    second cache at most; rows of squares are cut where one is too long for that."""
+    """The division with the least work for the busiest core, of those whose elements are a few times
+    what the second cache holds at most; rows of squares are cut where that does not hold one, and
+    images are made together where several fit."""
     rows, columns = _rows_of_squares(problem, s)
     pitch = -(-problem.channels // p.line) * p.line + p.line
-    room = max(1, target.cache_bytes // p.dtype.itemsize // (s.positions * pitch))
+    room = _near_squares(target, p, s, pitch)
     across = columns if columns <= room else min(columns, max(SQUARES, room // SQUARES * SQUARES))
-    heights = range(1, max(1, min(rows, room // across)) + 1)
-    choices = ((d, across, n) for d in heights for n in parts_of(p.panels(problem.filters)))
+    room = max(room * FAR_SQUARES, across)
+    cuts = [(1, down, across) for down in range(1, min(rows, room // across) + 1)]
+    together = parts_of(problem.batch) if across == columns else []
+    cuts += [(n, rows, across) for n in together if 1 < n <= room // (rows * across)]
+    choices = ((*cut, n) for cut in cuts for n in parts_of(p.panels(problem.filters)))
     brought = replace(p, depth=min(BROUGHT, pitch - p.line))
     first = divided(problem, brought, 1, s.size, problem.results[2], 1)
-    t = Squares(s, p, 1, across, 1, pitch, 1, room, replace(first, sums=0))
-    down, across, panels = min(choices, key=lambda cut: squares_effort(target, problem, t, cut))
-    room = max(1 if target.kind == "interpreter" else room, down * across)  # memory costs it time
+    t = Squares(s, p, 1, 1, across, 1, pitch, 1, room, replace(first, sums=0))
+    best = min(choices, key=lambda cut: squares_effort(target, problem, t, cut))
+    images, down, across, panels = best
+    count = images * down * across
+    room = max(1 if target.kind == "interpreter" else room, count)  # memory costs it time
     held = (s.size + TAPS - 1) * (room * s.size + TAPS - 1) * brought.depth  # of one long row
     bands = replace(t.bands, band=down * s.size, held=held)
-    tile = _tile_of_squares(target, p, down * across)
-    return replace(t, down=down, panels=panels, tile=tile, room=room, bands=bands)
+    tile = _tile_of_squares(target, p, count)
+    return replace(t, images=images, down=down, panels=panels, tile=tile, room=room, bands=bands)
+
+
+def _near_squares(target: Target, p: Packing, s: Basis, pitch: int) -> int:
+    """Squares that the second cache holds, the last one perhaps in part."""
+    return -(-target.cache_bytes // (p.dtype.itemsize * s.positions * pitch))
 
 
 def _rows_of_squares(problem: Problem, s: Basis) -> tuple[int, int]:
@@ -353,20 +374,22 @@ def _tile_of_squares(target: Target, p: Packing, count: int) -> int:
 
 
 def squares_effort(
-    target: Target, problem: Problem, t: Squares, cut: tuple[int, int, int]
+    target: Target, problem: Problem, t: Squares, cut: tuple[int, int, int, int]
 ) -> float:
-    """Cycles of the busiest core, if cubes make so many squares `down` and `across` by so many
-    panels."""
-    (down, across, panels), s, p, channels = cut, t.basis, t.packing, problem.channels
+    """Cycles of the busiest core, if cubes make so many squares of so many images, `down` and
+    `across`, by so many panels."""
+    (images, down, across, panels), s, p, channels = cut, t.basis, t.packing, problem.channels
     rows, columns = _rows_of_squares(problem, s)
     shares = -(-p.panels(problem.filters) // panels)
-    cubes = problem.batch * -(-rows // down) * -(-columns // across) * shares
-    count, moved = down * across, MOVED if problem.has_channels_last else TURNED
+    cubes = -(-problem.batch // images) * -(-rows // down) * -(-columns // across) * shares
+    count, moved = images * down * across, MOVED if problem.has_channels_last else TURNED
     tile = _tile_of_squares(target, p, count)
-    brought = moved * (down * s.size + 2) * (across * s.size + 2) * channels
+    brought = moved * images * (down * s.size + 2) * (across * s.size + 2) * channels
     changed = CHANGED * count * (-(-channels // p.line) + panels * p.lines)
     weights = CHANGED * panels * p.lines * channels
-    products = panels * p.lines * channels * (-(-count // tile) * tile / 2 + READ)
+    products = panels * p.lines * channels * (-(-count // tile) * tile / _rate(target) + READ)
+    if count > _near_squares(target, p, s, t.pitch):
+        products += panels * count * channels / p.line * FAR_READ
     each = START + brought + s.positions * (changed + weights + products)
     return (-(-cubes // target.cores) + UNEVEN) * each
 

@@ -71,7 +71,8 @@ class Basis:
 class Squares:
     """How a convolution is divided.
 
-    A cube makes `down` by `across` squares, with `panels` panels of weights, packed by `packing`.
+    A cube makes `down` by `across` squares of each of `images` images, with `panels` panels of
+    weights, packed by `packing`.
     `pitch`: elements of a square in the other basis, those of all channels and a line between them,
     so that squares share no set of a cache. `tile`: squares in registers. `room`: the squares that
     memory is for. `bands`: how rows of the array are brought, and results are stored.
@@ -79,6 +80,7 @@ class Squares:
 
     basis: Basis
     packing: Packing
+    images: int
     down: int
     across: int
     panels: int
@@ -100,12 +102,12 @@ class Squares:
         results = self.room * (s.results * (p.step + 1) + 1)
         brought = self.bands.packing.depth
         held = self.bands.held + self.bands.held // brought + p.line * (brought + p.line + 2)
-        return squares + s.extent * self.apart + results + held
+        return squares + s.positions * self.apart + results + held
 
     @property
     def compiled(self) -> Squares:
         """What a kernel is compiled for: the others are arguments."""
-        return replace(self, down=0, across=0, panels=0, bands=self.bands.compiled)
+        return replace(self, images=0, down=0, across=0, panels=0, bands=self.bands.compiled)
 
     @property
     def width(self) -> int:
@@ -120,6 +122,7 @@ def convolve_squares(
     out: cp.Tensor,
     biases: Any,
     extras: Any,
+    images: int,
     down: int,
     across: int,
     panels_each: int,
@@ -127,44 +130,50 @@ def convolve_squares(
     epilogue: cp.Comptime[Callable[..., Any] | None],
     t: cp.Comptime[Squares],
 ) -> None:
-    """A cube for `down` by `across` squares by `panels_each` panels of filters; `x`, `panels` and
-    `out` as in `blocks`."""
+    """A cube for `down` by `across` squares of `images` images by `panels_each` panels of filters;
+    `x`, `panels` and `out` as in `blocks`."""
     s, p, bands = t.basis, t.packing, t.bands
-    down, across, panels_each = (max(1, n) for n in (down, across, panels_each))
+    images, down, across = (max(1, n) for n in (images, down, across))
     filters, results = out_extents(out, bands)
     last = bands.has_channels_last
     channels = bands.packing.depth if bands.has_whole_rows else x.shape[4 if last else 1]
-    band, width, count = down * s.size, across * s.size, down * across
-    rows = (count + t.tile - 1) // t.tile * t.tile
-    total = (filters + p.step - 1) // p.step
+    band, width, each = down * s.size, across * s.size, down * across
+    total, panels_each = (filters + p.step - 1) // p.step, max(1, panels_each)
     shares = (total + panels_each - 1) // panels_each
-    share, (n, z, y0, x0) = place_of_cube(shares, results, band, width)
-    first = share * panels_each
+    share, (group, z, y0, x0) = place_of_cube(shares, results, band, width)
+    n0, panel0 = group * images, share * panels_each
+    count = min(images, x.shape[0] - n0) * each
+    rows = (count + t.tile - 1) // t.tile * t.tile
     squares = cp.shared((s.positions * t.room + t.tile) * t.pitch, p.dtype)
-    changed = cp.shared(s.extent * t.apart, p.dtype)
+    changed = cp.shared(s.positions * t.apart, p.dtype)
     products = cp.shared(s.positions * (t.room + t.tile) * p.step, p.dtype)
     sums = cp.shared((s.results * t.room, p.step), p.dtype)
     seen, doubts = cp.shared(s.results * t.room, p.dtype), cp.shared(t.room, cp.i32)
-    change_rows(x[n], squares, seen, doubts, (z, y0, x0), (down, across), channels, window, t)
+    for first in range(0, count, each):
+        place, own = (z, y0, x0), (first, down, across, count)
+        change_rows(x[n0 + first // each], squares, seen, doubts, place, own, channels, window, t)
     clear(squares, s.positions * count * t.pitch, (rows - count) * t.pitch, bands)
-    for panel in range(first, min(first + panels_each, total)):
+    for panel in range(panel0, min(panel0 + panels_each, total)):
         multiply_panel(squares, panels, changed, products, (panel, count, rows), channels, t)
         for k in range(count):
             row, column = k // across * s.size, k % across * s.size
             slots = sums[row * width + column :]
             is_sure = change_products(products[k * p.step :], slots, seen, k, rows, width, t)
             if doubts[k] == DOUBTED or (doubts[k] == SURE and not is_sure):
-                place = y0 + row - window.before[1], x0 + column - window.before[2]
-                bring_square(x[n], squares[k * t.pitch :], place, count, channels, t)
+                top, left = y0 + row % band - window.before[1], x0 + column - window.before[2]
+                own = squares[k * t.pitch :]
+                bring_square(x[n0 + k // each], own, (top, left), count, channels, t)
                 doubts[k] = BROUGHT
             if doubts[k] == BROUGHT:
                 place = panel, count, width
                 multiply_directly(squares[k * t.pitch :], panels, slots, place, channels, t)
-        own = min(p.step, filters - panel * p.step)
-        for row in range(min(band, results[1] - y0)):
-            place = n, 0, y0 + row, x0, panel * p.step, own
-            shown = min(width, results[2] - x0)
-            finish(sums[row * width :], out[n], place, shown, biases, extras, epilogue, bands)
+        own_filters = min(p.step, filters - panel * p.step)
+        for k in range(0, count, each):
+            for row in range(min(band, results[1] - y0)):
+                n, shown = n0 + k // each, min(width, results[2] - x0)
+                place = n, 0, y0 + row, x0, panel * p.step, own_filters
+                slot = sums[(k // across * s.size + row) * width :]
+                finish(slot, out[n], place, shown, biases, extras, epilogue, bands)
 
 
 def multiply_panel(
@@ -176,16 +185,14 @@ def multiply_panel(
     for c0 in range(0, channels, p.depth):
         part = panels[weights_at(panel, c0, channels, p) :]
         own = min(p.depth, channels - c0)
-        for a in range(s.extent):
-            change_weights(part, changed, a, own, t)
-            for b in range(s.extent):
-                position = a * s.extent + b
-                ahead = part[(TAPS**2 + position) * (p.depth * p.step) :]
-                weights = changed[b * t.apart :]
-                for k in range(0, rows, t.tile):
-                    tile = squares[(position * count + k) * t.pitch + c0 :]
-                    into = products[(position * rows + k) * p.step :]
-                    multiply_squares(tile, weights, ahead, into, c0 == 0, own, t)
+        change_weights(part, changed, own, t)
+        for position in range(s.positions):
+            ahead = part[(TAPS**2 + position) * (p.depth * p.step) :]
+            weights = changed[position * t.apart :]
+            for k in range(0, rows, t.tile):
+                tile = squares[(position * count + k) * t.pitch + c0 :]
+                into = products[(position * rows + k) * p.step :]
+                multiply_squares(tile, weights, ahead, into, c0 == 0, own, t)
 
 
 def weights_at(panel: Any, c: Any, channels: Any, p: Any) -> Any:
@@ -200,15 +207,16 @@ def change_rows(
     seen: Any,
     doubts: Any,
     corner: Any,
-    extents: Any,
+    own: Any,
     channels: Any,
     window: Any,
     t: Any,
 ) -> None:
-    """Bring the rows that a cube depends on, some channels at a time, in the other basis, and judge
-    its squares."""
-    p, (down, across) = t.bands.packing, extents
-    pitch, band, count = across * t.basis.size + TAPS - 1, down * t.basis.size, down * across
+    """Bring the rows of an image that a cube depends on, some channels at a time, in the other
+    basis, and judge its squares. `own`: the first of these, how many are down and across, and
+    how many there are of all images."""
+    p, (first, down, across, count) = t.bands.packing, own
+    pitch, band = across * t.basis.size + TAPS - 1, down * t.basis.size
     held = cp.shared(t.bands.held + p.line * (p.depth + 1), p.dtype)
     near = cp.shared((p.line, p.line), p.dtype)
     behind = power_above(t.basis.extent)
@@ -217,39 +225,32 @@ def change_rows(
     for c0 in range(0, channels, p.depth):
         bring(x, held, near, corner, band, (c0, channels), pitch, window, t.bands)
         add_sizes(held, sizes, (band + TAPS - 1) * pitch, c0 == 0, p)
-        for k in range(count):
+        for k in range(down * across):
             at = (k // across * pitch + k % across) * t.basis.size
             for c in range(0, min(p.depth, channels - c0), p.line):
-                into = squares[k * t.pitch + c0 + c :]
+                into = squares[(first + k) * t.pitch + c0 + c :]
                 change_square(held[at * p.depth + c :], into, count, pitch, t)
-    for k in range(count):
+    for k in range(down * across):
         at = (k // across * pitch + k % across) * t.basis.size
-        doubts[k] = judge_square(sizes[at:], seen[k * t.basis.results :], pitch, t)
+        own_seen = seen[(first + k) * t.basis.results :]
+        doubts[first + k] = judge_square(sizes[at:], own_seen, pitch, t)
 
 
-def change_weights(part: Any, changed: Any, row: Any, channels: Any, t: Any) -> None:
-    """A row of positions of a part of a panel in the other basis."""
-    for a in cp.unroll(range(t.basis.extent)):
-        if row == a:
-            change_row_of_weights(part, changed, a, channels, t)
-
-
-def change_row_of_weights(part: Any, changed: Any, a: Any, channels: Any, t: Any) -> None:
-    """As `change_weights`, of a row that is known."""
-    p, size = t.packing, t.packing.depth * t.packing.step
+def change_weights(part: Any, changed: Any, channels: Any, t: Any) -> None:
+    """A part of a panel in the other basis."""
+    s, p, size = t.basis, t.packing, t.packing.depth * t.packing.step
     for k in range(0, channels * p.step, p.line):
-        column = tuple(
-            weights_for(t.basis.size)(
-                tuple(
-                    cp.load(part, (row * TAPS + b) * size + k, line=p.line, fill=None)
-                    for row in range(TAPS)
-                )
-            )[a]
-            for b in range(TAPS)
+        lines = tuple(
+            tuple(
+                cp.load(part, (a * TAPS + b) * size + k, line=p.line, fill=None)
+                for b in range(TAPS)
+            )
+            for a in range(TAPS)
         )
-        found = weights_for(t.basis.size)(column)
-        for b in cp.unroll(range(t.basis.extent)):
-            cp.store(changed, b * t.apart + k, found[b], whole=True)
+        found = both(weights_for(s.size), lines)
+        for a in cp.unroll(range(s.extent)):
+            for b in cp.unroll(range(s.extent)):
+                cp.store(changed, (a * s.extent + b) * t.apart + k, found[a][b], whole=True)
 
 
 def change_square(held: Any, into: Any, count: Any, pitch: Any, t: Any) -> None:
