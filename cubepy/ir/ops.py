@@ -653,9 +653,11 @@ def _control(name: str, typing: Rule, doc: str, surface: str, **fields: Any) -> 
 IF = _control(
     "if",
     rule.branching,
-    "One of two regions; its results are what the region yields.",
+    "One of two regions; its results are what the region yields. `together`: the second serves "
+    "also where the condition holds.",
     "if condition: ...",
     regions=("then", "else"),
+    attrs=("together",),
 )
 FOR = _control(
     "for",

@@ -93,7 +93,9 @@ class LaneBranches(LaneOperations):
 
     def _if(self, op: Op) -> None:
         if self._shapes.is_alike(op.operands[0]):
-            self._branch_together(op)
+            self._branch_together(op, self._scalar(op.operands[0]))
+        elif op.attrs.get("together"):
+            self._branch_together(op, self._all(self._line(op.operands[0])))
         elif all(self._is_flat(region) for region in op.regions) and self._is_cheap(op):
             self._flat(op)
         else:
@@ -245,7 +247,12 @@ class LaneBranches(LaneOperations):
         if assigned is not None:
             assigned.update(refs)
 
-    def _branch_together(self, op: Op) -> None:
+    def _all(self, condition: Value) -> Value:
+        """Whether a condition holds in all lanes that are on."""
+        gone = self._emit(ops.NOT, condition)
+        return self._emit(ops.NOT, self._any(self._both(self._mask, gone)))
+
+    def _branch_together(self, op: Op, condition: Value) -> None:
         """A branch that all lanes take alike."""
         left = self._var(self._line_of(bool_), "left") if self._masked_escapes(op) else None
         if left is not None:
@@ -256,7 +263,7 @@ class LaneBranches(LaneOperations):
             with self._block() as block:
                 self._side(op, region, self._mask, refs, left, None)
             blocks.append(block)
-        self._branch(self._scalar(op.operands[0]), *blocks)
+        self._branch(condition, *blocks)
         self._results(op, refs)
         if left is not None:
             self._mask = self._part_of(self._mask, self._get(left))

@@ -13,6 +13,7 @@ from cubepy.ir.types import INDICES, Buffer, Space, element_of
 from cubepy.passes.interleave_units import interleave_units
 from cubepy.passes.lane_operations import LANEWISE
 from cubepy.passes.lane_shapes import LOOPS, Shapes
+from cubepy.passes.version_windows import usual_ops
 from cubepy.record import dataclass
 from cubepy.span import Span
 
@@ -78,7 +79,7 @@ def has_own_loop(kernel: Kernel) -> bool:
 def loop_of_gathers(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | None:
     """A loop that lanes leave one by one and that mostly gathers: scalar loads are as fast, and no
     lane waits for another."""
-    for op in kernel.body.walk():
+    for op in usual_ops(kernel.body):
         if op not in shapes.masked or any(o.row in LOOPS for o in op.regions[0].walk()):
             continue
         body = list(op.regions[0].walk())
@@ -92,7 +93,7 @@ def loop_of_gathers(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | None
 
 def loop_along_rows(kernel: Kernel, shapes: Shapes, lanes: int) -> Remark | None:
     """A loop on integers that mostly reads one row in each lane."""
-    for op in kernel.body.walk():
+    for op in usual_ops(kernel.body):
         if op.row not in LOOPS or any(o.row in LOOPS for o in op.regions[0].walk()):
             continue
         body = [o for o in op.regions[0].walk() if not all(map(shapes.is_alike, o.results))]

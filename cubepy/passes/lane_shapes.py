@@ -184,7 +184,7 @@ class Shapes:
     # Control
 
     def _if(self, op: Op) -> None:
-        varying = not self.is_alike(op.operands[0])
+        varying = not op.attrs.get("together") and not self.is_alike(op.operands[0])
         if varying:
             self._stack.append(op)
         for region in op.regions:

@@ -12,6 +12,7 @@ from cubepy.ir.types import INDICES, Buffer, DType, Space, element_of
 from cubepy.passes.lane_costs import Remark
 from cubepy.passes.lane_operations import LANEWISE
 from cubepy.passes.lane_shapes import LOOPS, Shapes
+from cubepy.passes.version_windows import usual_ops
 
 SHORT = 16
 """Rows that are known to be shorter are no work for a loop in lines."""
@@ -30,7 +31,7 @@ LITTLE = 4
 def loops_along_own_rows(kernel: Kernel, shapes: Shapes) -> Remark | None:
     """What is remarked if all innermost loops in which units differ are such loops."""
     found, definitions = None, {v: o for o in kernel.body.walk() for v in o.results}
-    for op in kernel.body.walk():
+    for op in usual_ops(kernel.body):
         if op.row not in LOOPS or any(o.row in LOOPS for o in op.regions[0].walk()):
             continue
         if _is_alike(op, shapes):

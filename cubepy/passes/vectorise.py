@@ -33,6 +33,7 @@ from cubepy.passes.lane_writer import LaneWriter
 from cubepy.passes.row_loops import loops_along_own_rows
 from cubepy.passes.split_edges import split_edges
 from cubepy.passes.strip_cubes import strip_cubes
+from cubepy.passes.version_windows import usual_ops, version_windows
 from cubepy.record import dataclass
 
 Choice = bool | str
@@ -72,10 +73,11 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
             found = found or Remark(LEFT_TO_LLVM)
     if found is not None:
         return Vectorised(kernel, 1, [found])
+    written, kernel = kernel, version_windows(kernel)
     lanes, shapes = shapes_of(kernel, line_bytes)
     if lanes == 1:
         text = f"units stay scalar: rows of {kernel.cube_dim[0]} units are no multiple of a line"
-        return Vectorised(kernel, 1, [Remark(text)])
+        return Vectorised(written, 1, [Remark(text)])
     found = _refusal_of_shapes(kernel, shapes)
     if found is None and needs_body and not serves_body(kernel, shapes):
         found = Remark(LEFT_TO_LLVM)
@@ -83,12 +85,12 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
         found = loops_along_own_rows(kernel, shapes) or loop_of_gathers(kernel, shapes, lanes)
         found = found or loop_along_rows(kernel, shapes, lanes)
     if found is not None:
-        return Vectorised(kernel, 1, [found])
+        return Vectorised(written, 1, [found])
     made = dce(cse(construct_ssa(LaneWriter(kernel, lanes, shapes).kernel())))
     made, (x, y) = jam_units(made, registers)
     is_plain = not needs_body and not has_own_loop(kernel) and kernel.plane_dim == 1
     if asks and x * y == 1 and is_plain:
-        return Vectorised(kernel, 1, [Remark(LEFT_TO_LLVM)])
+        return Vectorised(written, 1, [Remark(LEFT_TO_LLVM)])
     remarks = [Remark(f"units are lanes of lines of {lanes}"), *_describe(kernel, shapes)]
     if x * y > 1:
         remarks.append(Remark(f"blocks of {x} x {y} lines of units go together"))
@@ -157,8 +159,10 @@ def _divergent_barrier(region: Region, shapes: Shapes, divergent: bool) -> Remar
 def _describe(kernel: Kernel, shapes: Shapes) -> list[Remark]:
     """A line for each loop: how its lanes go."""
     remarks: list[Remark] = []
-    for op in kernel.body.walk():
-        if op.row in LOOPS:
+    for op in usual_ops(kernel.body):
+        if op.attrs.get("together"):
+            remarks.append(Remark("loop has a copy for windows that no border cuts", op.span))
+        elif op.row in LOOPS:
             how = "while any lane is active" if op in shapes.masked else "all lanes together"
             how += ", some skip parts" if op in shapes.soft else ""
             remarks.append(Remark(f"loop runs {how}", op.span))
