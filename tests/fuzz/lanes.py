@@ -42,6 +42,11 @@ CONSTRUCTS: dict[str, Callable[[ast.AST], bool] | str] = {
     "neighbours": r"if p [+-]",
     "load that some units need": r"y_i32\[.* if ",
     "slice of neighbours": r"range\(p, min",
+    "window that borders cut": r"range\(max\(0, p",
+    "clamped window": r"max\(0, min\(.* [+-] i\d+, x_",
+    "window behind a condition": r"if 0 <= .* [+-] i\d+ < x_",
+    "reflected window": r"2 \* x_\w+.size - 2 - j",
+    "periodic window": r"[+-] i\d+\) % x_",
     "scatter": r"\bw_\w+\[p \* ",
     "scatter by permutation": r"\bw_\w+\[\(\(p \* ",
     "barrier": r"sync_cube",
@@ -212,6 +217,8 @@ class LanesGenerator(WideGenerator):
             self._neighbours,
             self._chosen_load,
             self._slice,
+            self._window,
+            self._window,
             self._scatter,
             self._permuted,
             self._own_array,
@@ -353,6 +360,80 @@ class LanesGenerator(WideGenerator):
         with self._block(f"for {k} in range(p, min(p + {width}, x_{t}.size)):"):
             self._line(f"{name} = cp.{t}({name} + x_{t}[{k}])")
             if self._c.number(0, 1):
+                self._jump()
+
+    def _window(self) -> None:
+        """Elements around the unit's own, up to the ends of the array."""
+        self._count += 1
+        t, k = self._c.choose(self.types), f"i{self._count}"
+        name, size = self._c.choose(self._scope.of(t)), f"x_{t}.size"
+        a, b = (self._c.choose(("n", "1", "3", "n - 1", "n * 2", "0")) for _ in range(2))
+        center = self._c.choose(("p", "p", "p - n", "p + 1 - n", "p * 2", "n - p", "40 - p"))
+        if self._c.number(0, 2) == 0:  # around another loop
+            self._count += 1
+            outer = f"r{self._count}"
+            center += self._c.choose(("", f" + {outer}", f" - {outer}"))
+            with self._block(f"for {outer} in range({self._c.choose(('2', 'n', 'n % 2, 3'))}):"):
+                self._window_of(t, k, name, size, (a, b), center)
+        else:
+            self._window_of(t, k, name, size, (a, b), center)
+
+    def _window_of(
+        self, t: str, k: str, name: str, size: str, ends: tuple[str, str], center: str
+    ) -> None:
+        a, b = ends
+        place = f"{center} {self._c.choose('++-')} {k}"
+        step = self._c.choose(("", "", "", ", 2"))
+        span = f"range(-({a}), {b} + 1{step})"
+        start = self._c.choose((f"max(0, {center} - {a})", f"max({center} - {a}, n, 0)"))
+        cut = f"range({start}, min({size}, {center} + {b} + 1){step})"
+        places = {
+            f"x_{t}[{k}]": cut,
+            f"x_{t}[max(0, min({place}, {size} - 1))]": span,
+            f"x_{t}[min(max({place}, 0), {size} - 1)]": span,
+            f"x_{t}[({place}) % {size}]": span,
+            f"x_{t}[{place}]": span,
+        }
+        element = self._c.choose(list(places))
+        if self._c.number(0, 4) == 0:
+            self._reflected(t, k, name, size, span, place)
+            return
+        with self._block(f"for {k} in {places[element]}:"):
+            added = f"{name} = cp.{t}({name} {self._c.choose('+-')} {element})"
+            if element == f"x_{t}[{place}]":
+                inside = (f"0 <= {place} < {size}", f"{place} >= 0 and {place} < {size}")
+                skipped = f"{place} < 0 or {size} <= {place}"
+                if self._c.number(0, 2):
+                    with self._block(f"if {self._c.choose(inside)}:"):
+                        self._line(added)
+                else:
+                    with self._block(f"if {skipped}:"):
+                        self._line("continue")
+                    self._line(added)
+            else:
+                self._line(added)
+            if self._c.number(0, 3) == 0:
+                self._change()
+            if self._c.number(0, 5) == 0:
+                self._jump()
+
+    def _reflected(self, t: str, k: str, name: str, size: str, span: str, place: str) -> None:
+        """The same with places that are chosen behind the ends."""
+        j = f"j{self._count}"
+        with self._block(f"for {k} in {span}:"):
+            self._line(f"{j} = {place}")
+            if self._c.number(0, 1):
+                with self._block(f"if {j} < 0:"):
+                    self._line(f"{j} = {self._c.choose(('0', f'-{j}', f'-1 - {j}'))}")
+                with self._block(f"if {j} >= {size}:"):
+                    self._line(f"{j} = 2 * {size} - 2 - {j}")
+                with self._block(f"if not ({j} < 0 or {j} >= {size}):"):
+                    self._line(f"{name} = cp.{t}({name} + x_{t}[{j}])")
+            else:
+                self._line(f"{j} = 0 if {j} < 0 else {j}")
+                self._line(f"{j} = {size} - 1 if {j} >= {size} else {j}")
+                self._line(f"{name} = cp.{t}({name} - x_{t}[{j}])")
+            if self._c.number(0, 3) == 0:
                 self._jump()
 
     def _scatter(self) -> None:

@@ -329,9 +329,9 @@ def squares_for(
 
 
 def squares(target: Target, problem: Problem, p: Packing, s: Basis) -> Squares:
-    """The division with the least work for the busiest core, of those whose elements are a few times
-    what the second cache holds at most; rows of squares are cut where that does not hold one, and
-    images are made together where several fit."""
+    """The division with the least work for the busiest core, of those whose squares fill the second
+    cache twice at most; rows of squares are cut where it does not hold one, and images are made
+    together where several fit."""
     rows, columns = _rows_of_squares(problem, s)
     pitch = -(-problem.channels // p.line) * p.line + p.line
     room = _near_squares(target, p, s, pitch)

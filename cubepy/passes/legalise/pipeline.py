@@ -81,6 +81,7 @@ def steps(target: Capabilities) -> list[Pass]:
         (target.vectorise is not False, (Pass("vectorise", _units_as_lanes(target)),)),
         (True, (_step("lower_atomics", target, rows=ops.ATOMICS),)),
         (loops, (Pass("interleave_units", _interleave), Pass("fission", _cut_at_barriers))),
+        (not target.of_nvidia, (_step("bound_conversions", rows=(ops.CAST,)),)),
         (not target.reduces_lines, (_step("lower_reductions", rows=ops.REDUCTIONS),)),
         (target.narrows_f16_by_hand, (Pass("widen_f16_fma", _widen_f16_fma),)),
         (bool(target.stored), (_step("print_as_f32", target, rows=prints),)),
