@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.numbers import Emit, literal, shuffle_text
+from cubepy.compilers.llvm.literals import literal
+from cubepy.compilers.llvm.numbers import Emit, shuffle_text
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.dot import group_of

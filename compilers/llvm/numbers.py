@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
+from cubepy.compilers.llvm.conversions import convert
+from cubepy.compilers.llvm.literals import literal, splat
 from cubepy.compilers.llvm.writer import IN_PARALLEL, Writer, constant
 from cubepy.ir import ops
 from cubepy.ir.core import Op
 from cubepy.ir.opdef import OpDef
 from cubepy.ir.types import (
     INDICES,
-    DType,
     Kind,
     Line,
     Type,
     bool_,
     element_of,
-    f16,
     f32,
     width_of,
     with_element,
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from cubepy.compilers.llvm.emit import Emitter
 
 Emit = Callable[["Emitter", Op], str]
-
-
-def splat(value: str, t: Type, scalar: str) -> str:
-    """A constant operand: repeated where `t` is a line."""
-    return value if isinstance(t, DType) else f"splat ({scalar} {value})"
-
-
-def literal(value: float | int | bool, t: Type) -> str:
-    """A constant of the type, as an operand."""
-    dtype = element_of(t)
-    return splat(constant(value, dtype), t, spell.scalar_name(dtype))
 
 
 def _const(e: Emitter, op: Op) -> str:
@@ -297,42 +286,6 @@ def _cast(e: Emitter, op: Op) -> str:
         (value,), name = e.operands(op), spell.type_name(op.operands[0].type)
         return e.w.value(f"zext {name} {value} to {spell.type_name(op.result.type)}")
     return convert(e, e.operands(op)[0], op.operands[0].type, op.result.type)
-
-
-def convert(e: Emitter, value: str, source: Type, target: Type) -> str:
-    """Conversion per lane, as the op table defines `cast`."""
-    a, b = element_of(source), element_of(target)
-    if a is b:
-        return value
-    name, result = spell.type_name(source), spell.type_name(target)
-    if b is bool_:
-        word = "fcmp une" if a.is_float else "icmp ne"
-        return e.w.value(f"{word} {name} {value}, {literal(0, source)}")
-    if a.is_float and b.is_float:
-        return _convert_float(e, value, source, target)
-    if a.is_float:
-        if a is f16:  # LLVM 22 takes NaN for the least integer where the CPU converts f16 itself
-            source = with_element(source, f32)
-            value = _convert_float(e, value, with_element(source, f16), source)
-            name = spell.type_name(source)
-        word = "fptosi" if b.kind is Kind.INT else "fptoui"
-        call = f"llvm.{word}.sat.{spell.suffix(target)}.{spell.suffix(source)}"
-        return e.w.call(call, result, (name, value))
-    if b.is_float:
-        word = "sitofp" if a.kind is Kind.INT else "uitofp"
-        return e.w.value(f"{word} {name} {value} to {result}")
-    if a.bits == b.bits:
-        return value
-    extend = "sext" if a.kind is Kind.INT else "zext"
-    word = "trunc" if b.bits < a.bits else extend
-    return e.w.value(f"{word} {name} {value} to {result}")
-
-
-def _convert_float(e: Emitter, value: str, source: Type, target: Type) -> str:
-    a, b = element_of(source), element_of(target)
-    name, result = spell.type_name(source), spell.type_name(target)
-    word = "fptrunc" if b.bits < a.bits else "fpext"
-    return e.w.value(f"{word} {name} {value} to {result}")
 
 
 def _bitcast(e: Emitter, op: Op) -> str:

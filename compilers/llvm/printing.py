@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
-from cubepy.compilers.llvm.numbers import convert
+from cubepy.compilers.llvm.conversions import convert
 from cubepy.compilers.llvm.writer import Writer
 from cubepy.compilers.printf import directive, directives
 from cubepy.ir import ops
