@@ -11,6 +11,7 @@ from collections.abc import Callable
 from cubepy.artifact import host_symbol
 from cubepy.compilers.llvm import amx, dots, memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
+from cubepy.compilers.llvm.chains import stores_running_integers
 from cubepy.compilers.llvm.jumps import Edge, Loop, Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
 from cubepy.compilers.llvm.scratch import ScratchPlan
@@ -252,7 +253,8 @@ class Emitter(UnitLoops):
         t = spell.type_name(op.operands[0].type)
         w.line(f"{following} = add nsw {t} {position}, {step}")
         latch = w.block
-        w.jump_back(head, unrolled=updates_own_memory(body.ops))
+        unrolled = updates_own_memory(body.ops) or stores_running_integers(op)
+        w.jump_back(head, unrolled=unrolled)
         w.lines[at] = f"  {position} = phi {t} [{start}, %{before}], [{following}, %{latch}]"
         self._fill(body.args[1:], at + 1, (before, initial), (latch, merged))
         w.start(loop.end)
