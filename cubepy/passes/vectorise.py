@@ -15,6 +15,7 @@ from cubepy.passes.construct_ssa import construct_ssa
 from cubepy.passes.cse import cse
 from cubepy.passes.dce import dce
 from cubepy.passes.jam_units import jam_units
+from cubepy.passes.join_stores import join_stores
 from cubepy.passes.lane_costs import (
     BARRIERS,
     LEFT_TO_LLVM,
@@ -73,7 +74,7 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
             found = found or Remark(LEFT_TO_LLVM)
     if found is not None:
         return Vectorised(kernel, 1, [found])
-    written, kernel = kernel, version_windows(kernel)
+    written, kernel = kernel, version_windows(join_stores(kernel))
     lanes, shapes = shapes_of(kernel, line_bytes)
     if lanes == 1:
         text = f"units stay scalar: rows of {kernel.cube_dim[0]} units are no multiple of a line"

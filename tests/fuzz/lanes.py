@@ -48,6 +48,7 @@ CONSTRUCTS: dict[str, Callable[[ast.AST], bool] | str] = {
     "reflected window": r"2 \* x_\w+.size - 2 - j",
     "periodic window": r"[+-] i\d+\) % x_",
     "scatter": r"\bw_\w+\[p \* ",
+    "stores of both branches": r"^( +)w_\w+\[(.*)\] = .*\n +else:\n +w_\w+\[\2\] = ",
     "scatter by permutation": r"\bw_\w+\[\(\(p \* ",
     "barrier": r"sync_cube",
     "tiles": r"\+ s_\w+\[.*\* s_\w+\[",
@@ -93,7 +94,11 @@ class LanesProgram(Program):
         return [
             name
             for name, test in CONSTRUCTS.items()
-            if (re.search(test, body) if isinstance(test, str) else any(map(test, nodes)))
+            if (
+                re.search(test, body, re.MULTILINE)
+                if isinstance(test, str)
+                else any(map(test, nodes))
+            )
         ]
 
 
@@ -220,6 +225,7 @@ class LanesGenerator(WideGenerator):
             self._window,
             self._window,
             self._scatter,
+            self._stores_of_branches,
             self._permuted,
             self._own_array,
             self._table,
@@ -443,6 +449,25 @@ class LanesGenerator(WideGenerator):
         self._line(f"w_{t}[p * {OWN} + {place}] = cp.{t}({self._value(t, 2)})")
         if self._c.number(0, 1):
             self._declare(t, f"w_{t}[p * {OWN} + ({self._index()}) % {OWN}]")
+
+    def _stores_of_branches(self) -> None:
+        """Branches that store to one place, or to two that may be one."""
+        t, (a, b) = self._c.choose(self.types), (self._c.number(0, OWN - 1) for _ in range(2))
+        places = [f"p * {OWN} + {a}", f"p * {OWN} + {self._c.choose((a, a, a, b))}"]
+        heads = [f"if {self._condition(1)}:", "else:"]
+        if self._c.number(0, 2) == 0:
+            heads.insert(1, f"elif {self._condition(0)}:")
+            places.append(f"p * {OWN} + {self._c.choose((a, a, b))}")
+        for head, place in zip(heads, places, strict=True):
+            with self._block(head):
+                if self._c.number(0, 3) == 0:
+                    self._change()
+                if self._c.number(0, 5) == 0:
+                    self._line(f"w_{t}[p * {OWN} + {b}] = cp.{t}({self._value(t, 1)})")
+                self._line(f"w_{t}[{place}] = cp.{t}({self._value(t, 1)})")
+                if self._c.number(0, 3) == 0:
+                    self._change()
+        self._declare(t, f"w_{t}[p * {OWN} + {a}]")
 
     def _permuted(self) -> None:
         """Each unit has one place elsewhere, behind what `_scatter` uses."""
