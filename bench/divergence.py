@@ -67,6 +67,30 @@ def relu_rows(x: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]) -> None:
 
 
 @cp.cube
+def moving_sum(x: cp.Tensor[cp.f32], width: int, out: cp.Tensor[cp.f32]) -> None:
+    """The sum of an element and of those before it, as many as there are up to `width`."""
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        total = cp.f32(0)
+        for k in range(max(0, i - width + 1), i + 1):
+            total += x[k]
+        out[i] = total
+
+
+@cp.cube
+def box_sum(x: cp.Tensor[cp.f32], radius: int, out: cp.Tensor[cp.f32]) -> None:
+    """The sum of a square around each element, with those at the border repeated."""
+    y, i = cp.ABSOLUTE_POS_Y, cp.ABSOLUTE_POS_X
+    if y < out.shape[0] and i < out.shape[1]:
+        total = cp.f32(0)
+        for dy in range(-radius, radius + 1):
+            for dx in range(-radius, radius + 1):
+                row = max(0, min(y + dy, x.shape[0] - 1))
+                total += x[row, max(0, min(i + dx, x.shape[1] - 1))]
+        out[y, i] = total
+
+
+@cp.cube
 def count_rows(x: cp.Tensor[cp.i32], limit: cp.i32, out: cp.Tensor[cp.i32]) -> None:
     """How many elements of each row exceed a limit."""
     i = cp.ABSOLUTE_POS

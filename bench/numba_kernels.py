@@ -188,6 +188,27 @@ def relu_rows(x, out):
 
 
 @numba.njit
+def moving_sum(x, width, out):
+    for i in range(x.size):
+        total = np.float32(0)
+        for k in range(max(0, i - width + 1), i + 1):
+            total += x[k]
+        out[i] = total
+
+
+@numba.njit
+def box_sum(x, radius, out):
+    for y in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            total = np.float32(0)
+            for dy in range(-radius, radius + 1):
+                for dx in range(-radius, radius + 1):
+                    row = max(0, min(y + dy, x.shape[0] - 1))
+                    total += x[row, max(0, min(i + dx, x.shape[1] - 1))]
+            out[y, i] = total
+
+
+@numba.njit
 def count_rows(x, limit, out):
     for i in range(x.shape[0]):
         count = 0

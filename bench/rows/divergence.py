@@ -30,6 +30,8 @@ def rows() -> Iterator[Row]:
     yield Row(GROUP, "row sums 1024x1024", _make_rows, threads=1)
     yield Row(GROUP, "rows written 2001x257", _make_written_rows, threads=1)
     yield Row(GROUP, "rows counted 2001x257", _make_counted_rows, threads=1)
+    yield Row(GROUP, "moving sum of 16, 400 K", _make_moving_sum, threads=1)
+    yield Row(GROUP, "sums of squares 7x7, 300x701", _make_box_sum, threads=1)
     yield Row(GROUP, "binomial options 8 Ki", _make_binomial, threads=1)
     yield Row(GROUP, "ambient occlusion 256x256", _make_aobench, threads=1)
     yield Row(GROUP, "sums by planes 4096x4096", _make_planes, threads=1)
@@ -157,6 +159,32 @@ def _make_counted_rows(small: bool) -> Case:
     x = (make_random(shape) * 100).astype(np.int32)
     given = x, np.int32(20), np.empty(len(x), np.int32)
     return _chosen("count_rows", given, lambda: (x > 20).sum(axis=1))
+
+
+def _make_moving_sum(small: bool) -> Case:
+    n, width = 1001 if small else 400_000, 16
+    x, out = make_random((n,)), make_empty((n,))
+    theirs = _numba("moving_sum", x, width, out)
+
+    def reference() -> np.ndarray:
+        before = np.concatenate([np.zeros(width - 1), to_f64(x)])
+        return np.lib.stride_tricks.sliding_window_view(before, width).sum(axis=1)
+
+    made = _contenders(kernels.moving_sum, out, (x, width, out), theirs)
+    return _case(made, 4.0, reference, rtol=1e-4, atol=1e-4)
+
+
+def _make_box_sum(small: bool) -> Case:
+    shape, radius = (20, 45) if small else (300, 701), 3
+    x, out = make_random(shape), make_empty(shape)
+    theirs = _numba("box_sum", x, radius, out)
+
+    def reference() -> np.ndarray:
+        wide, side = np.pad(to_f64(x), radius, "edge"), 2 * radius + 1
+        return np.lib.stride_tricks.sliding_window_view(wide, (side, side)).sum(axis=(2, 3))
+
+    made = _contenders(kernels.box_sum, out, (x, radius, out), theirs)
+    return _case(made, 4.0, reference, rtol=1e-4, atol=1e-3)
 
 
 def _chosen(name: str, args: tuple[Any, ...], reference: Any) -> Case:
