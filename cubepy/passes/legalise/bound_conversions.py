@@ -39,8 +39,8 @@ class _Bound(Rewriter):
         if b is f16 and is_wide:
             source = self._cut(source, op)
         elif b is f16 and source in self._sources:
-            wide = {"type": source.type}
-            source = self.emit(ops.CAST, (self._cut(self._sources[source], op),), wide, op.span)
+            cut = self._cut(self._sources[source], op)
+            source = self.emit(ops.CAST, (cut,), {"type": source.type}, op.span)
         elif b.is_float and is_wide:
             self._sources[op.result] = source
         attrs = op.attrs if source is op.operands[0] else {"type": op.result.type}
