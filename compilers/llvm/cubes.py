@@ -39,6 +39,8 @@ class Cubes:
         self.plane = ""
         self.unrolls = False
         """Whether loops over units are short and to be unrolled; LLVM unrolls only those marked."""
+        self.is_scalar = False
+        """Whether LLVM makes no lines of loops over units."""
 
     def each_cube(self, start: str, stop: str, body: Body, end: str) -> None:
         """A loop over cubes."""
@@ -359,7 +361,8 @@ class Cubes:
         latch = body(position)
         w.start(latch)
         w.line(f"{following} = add nsw i64 {position}, 1")
-        w.jump_back(head, parallel=parallel, unrolled=parallel and self.unrolls)
+        unrolled, scalar = parallel and self.unrolls, parallel and self.is_scalar
+        w.jump_back(head, parallel=parallel, unrolled=unrolled, scalar=scalar)
         w.lines[at] = f"  {position} = phi i64 [{start}, %{before}], [{following}, %{latch}]"
 
     def _uses_cube_axes(self) -> bool:

@@ -12,6 +12,7 @@ from cubepy.compilers.llvm import printing
 from cubepy.compilers.llvm.cubes import Cubes, Each, Given
 from cubepy.compilers.llvm.jumps import Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
+from cubepy.compilers.llvm.records import goes_by_records
 from cubepy.compilers.llvm.rows import SHORTEST, find_choices, find_edges, find_guards, find_rows
 from cubepy.compilers.llvm.units import (
     UnitPlan,
@@ -209,6 +210,7 @@ class UnitLoops:
     # Cubes and units
 
     def _each_position(self, kernel: Kernel, plan: UnitPlan, end: str) -> None:
+        self._cubes.is_scalar = goes_by_records(kernel, plan.body)
         costly, guards = find_expensive(plan.body), find_guards(kernel, plan)
         if costly.branches:
             loop = partial(self._stretch, plan.body, costly)
@@ -241,6 +243,7 @@ class UnitLoops:
         """Loops over the units; where no unit takes an expensive branch, loops without it."""
         costly = find_expensive(body if prod(self.kernel.cube_dim) >= MIN_UNITS else ())
         self._cubes.unrolls = updates_own_memory(body)
+        self._cubes.is_scalar = goes_by_records(self.kernel, body)
         if costly.branches:
             self._ask_all(each, body, costly, end)
         else:

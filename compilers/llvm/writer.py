@@ -13,6 +13,7 @@ UNROLLED = 8
 """How often a short body is unrolled that cannot be vectorised."""
 TO_UNROLL = f", !{_LOOPS - 2}"
 """Marks a loop, in its metadata, that LLVM unrolls."""
+_SCALAR = f"!{_LOOPS - 3}"
 IN_PARALLEL = f", !llvm.access.group !{_LOOPS - 1}"
 """Marks an access that is not ordered with those of other units."""
 
@@ -97,10 +98,12 @@ class Writer:
         """A function of the runtime."""
         self._declarations[name] = text
 
-    def jump_back(self, label: str, *, parallel: bool = False, unrolled: bool = False) -> None:
+    def jump_back(
+        self, label: str, *, parallel: bool = False, unrolled: bool = False, scalar: bool = False
+    ) -> None:
         """The jump to the head of a loop. Iterations of a `parallel` one do not depend on each
-        other's accesses `IN_PARALLEL`."""
-        wishes = [(parallel, f"!{_LOOPS}"), (unrolled, TO_UNROLL[2:])]
+        other's accesses `IN_PARALLEL`; a `scalar` one is not vectorised."""
+        wishes = [(parallel, f"!{_LOOPS}"), (unrolled, TO_UNROLL[2:]), (scalar, _SCALAR)]
         named = [name for is_wished, name in wishes if is_wished]
         if not named:
             self.jump(label)
@@ -156,6 +159,7 @@ class Writer:
         lines = [f"{group} = distinct !{{}}"]
         lines.append(f'{about} = !{{!"llvm.loop.parallel_accesses", {group}}}')
         lines.append(f'{TO_UNROLL[2:]} = !{{!"llvm.loop.unroll.count", i32 {UNROLLED}}}')
+        lines.append(f'{_SCALAR} = !{{!"llvm.loop.vectorize.enable", i1 false}}')
         for k, named in enumerate(self._loops, _LOOPS + 1):
             lines.append(f"!{k} = distinct !{{{', '.join([f'!{k}', *named])}}}")
         return lines

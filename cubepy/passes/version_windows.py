@@ -34,8 +34,12 @@ _ORDERS = {
 }
 """For each comparison what holds below a limit, and what holds beyond."""
 _MIRRORED = {
-    ops.LT: ops.GT, ops.LE: ops.GE, ops.GT: ops.LT, ops.GE: ops.LE,
-    ops.EQ: ops.EQ, ops.NE: ops.NE,
+    ops.LT: ops.GT,
+    ops.LE: ops.GE,
+    ops.GT: ops.LT,
+    ops.GE: ops.LE,
+    ops.EQ: ops.EQ,
+    ops.NE: ops.NE,
 }
 _LIMITED = {ops.MIN: (ops.LE, None), ops.MAX: (None, ops.GE), ops.MOD: (ops.LT, ops.GE)}
 """What holds between the greatest, and the least, position and a limit that is not reached; the

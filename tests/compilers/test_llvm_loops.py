@@ -10,6 +10,7 @@ import pytest
 
 import cubepy as cp
 from bench.stencils import flat_stencil_of_numbers
+from cubepy.compilers.llvm import unit_loops
 
 HIGH, LOW = 2**63 - 1, -(2**63)
 MANY = 20
@@ -189,3 +190,51 @@ def test_segments_of_some_units_need_no_masks():
     launch = unrolled_tree_sum[1, 64]
     text = launch.inspect("f32[64]", "f32[64]", target="cpu:x86-64-v4", stage="llvm")
     assert "<4 x float>" in text and "masked" not in text
+
+
+@cp.cube
+def inverted(m, out):
+    i = cp.ABSOLUTE_POS
+    if i < m.shape[0]:
+        a, b, c, d = m[i, 0, 0], m[i, 1, 1], m[i, 2, 2], m[i, 0, 2]
+        out[i, 0, 0], out[i, 1, 1], out[i, 2, 2], out[i, 0, 2] = b * c, a * c, a * b, -d * b
+
+
+@cp.cube
+def scanned(x, out):
+    i = cp.ABSOLUTE_POS
+    if i < x.shape[0]:
+        total = cp.i32(0)
+        for k in range(x.shape[1]):
+            total += cp.i32(x[i, k])
+            out[i, k] = total
+
+
+def test_records_that_llvm_would_gather_stay_scalar(monkeypatch: pytest.MonkeyPatch):
+    """In the version for the extents that places imply."""
+    found, decide = list[bool](), unit_loops.goes_by_records
+
+    def noted(*given: Any) -> bool:
+        found.append(decide(*given))
+        return found[-1]
+
+    monkeypatch.setattr(unit_loops, "goes_by_records", noted)
+    m = np.random.default_rng(1).standard_normal((101, 3, 3))
+    out = np.zeros_like(m)
+    with cp.settings(cache=False):
+        inverted.over(101)(m, out)
+    assert found == [True, False]
+    right = np.zeros_like(m)
+    right[:, 0, 0], right[:, 1, 1] = m[:, 1, 1] * m[:, 2, 2], m[:, 0, 0] * m[:, 2, 2]
+    right[:, 2, 2], right[:, 0, 2] = m[:, 0, 0] * m[:, 1, 1], -m[:, 0, 2] * m[:, 1, 1]
+    np.testing.assert_allclose(out, right, 1e-12)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 8, 40, 129])
+def test_running_integers(columns: int):
+    x = np.random.default_rng(2).integers(0, 256, (9, columns)).astype(np.uint8)
+    out = np.zeros(x.shape, np.int32)
+    scanned.over(9)(x, out)
+    np.testing.assert_array_equal(out, x.cumsum(axis=1))
+    text = scanned.over(9).inspect(x, out, target="cpu", stage="llvm")
+    assert ".epil" in text  # iterations that unrolling leaves over
