@@ -48,8 +48,9 @@ _MOVES = (ops.ADD, ops.SUB, ops.MUL, ops.CAST)
 _JOINS = (ops.AND, ops.OR, ops.NOT)
 _POSITIONS = (ops.ABSOLUTE_POS, ops.UNIT_POS)
 _SHARED_POSITIONS = (ops.CUBE_POS, ops.CUBE_COUNT)
-FARTHEST = 1 << 40
-"""Bounds of a loop that may end early, at most: sums of positions up to there do not wrap."""
+FARTHEST, WRAPPED = 1 << 40, 1 << 62
+"""Bounds of a loop that may end early, at most; and what no sum of positions reaches unless it has
+wrapped."""
 
 
 def version_windows(kernel: Kernel) -> Kernel:
@@ -80,6 +81,10 @@ class _Limits:
     plain: dict[Value, Value] = field(default_factory=dict[Value, Value])
     truths: dict[Value, bool] = field(default_factory=dict[Value, bool])
     conditions: list[Value] = field(default_factory=list[Value])
+    extremes: dict[tuple[Value, int], Value | None] = field(
+        default_factory=dict[tuple[Value, int], Value | None]
+    )
+    """What `_at` has found."""
 
 
 class _Versions(Rewriter):
@@ -248,7 +253,9 @@ class _Versions(Rewriter):
         found = _Limits(inside, any(op.row in (ops.BREAK, ops.RETURN) for op in nest))
         used = (v for op in nest for v in op.operands if v in self._moved and v not in inside)
         found.around += dict.fromkeys(used)
-        before = dict.fromkeys(op for v in found.around for op in self._behind(v))
+        before = dict[Op, None]()
+        for value in found.around:
+            self._add_behind(value, before)
         for op in (*before, *nest):
             if op.row in _LIMITED and op.result in self._moved:
                 self._limit(op, found)
@@ -260,14 +267,14 @@ class _Versions(Rewriter):
                 found.plain.update(self._chosen(op, found.truths))
         return found
 
-    def _behind(self, value: Value) -> Iterator[Op]:
+    def _add_behind(self, value: Value, before: dict[Op, None]) -> None:
         """The limits and choices of which a value is made, in order."""
         op = self._definitions.get(value)
-        if op is None or op.row not in (*_LIMITED, *_ORDERS, *_JOINS, *_MOVES, ops.SELECT):
-            return
-        for operand in op.operands:
-            yield from self._behind(operand)
-        yield op
+        known = (*_LIMITED, *_ORDERS, *_JOINS, *_MOVES, ops.SELECT)
+        if op is not None and op.row in known and op not in before:
+            for operand in op.operands:
+                self._add_behind(operand, before)
+            before[op] = None
 
     def _limit(self, op: Op, found: _Limits) -> None:
         """A minimum, maximum or remainder that is its moved operand."""
@@ -303,12 +310,21 @@ class _Versions(Rewriter):
         if limit in found.inside and self._number(limit) is None:
             return None
         extreme, bound = self._at(position, end, found), self._at(limit, end, found)
-        return None if extreme is None or bound is None else self.emit(row, (extreme, bound))
+        if extreme is None or bound is None:
+            return None
+        wrapped = self.emit_const(i64, -end * WRAPPED)
+        is_whole = self.emit(ops.GT if end > 0 else ops.LT, (extreme, wrapped))
+        return self.emit(ops.AND, (is_whole, self.emit(row, (extreme, bound))))
 
     def _at(self, value: Value, end: int, found: _Limits) -> Value | None:
         """The greatest or least number that a value may be in a loop, unless it is not known, in
         64 bits, which wrap: a loop that does not run may have any bounds."""
         value = _end(value, found.plain)
+        if (value, end) not in found.extremes:
+            found.extremes[value, end] = self._extreme(value, end, found)
+        return found.extremes[value, end]
+
+    def _extreme(self, value: Value, end: int, found: _Limits) -> Value | None:
         number, op = self._number(value), self._definitions.get(value)
         if number is not None:
             return self.emit_const(i64, number)

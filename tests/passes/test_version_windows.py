@@ -164,6 +164,42 @@ def test_bounds_that_a_sum_with_a_position_may_wrap(last: int):
     np.testing.assert_array_equal(out, right)
 
 
+@cp.cube
+def some_far(x, out, far: int, count: int):
+    i = cp.ABSOLUTE_POS
+    if i < out.shape[0]:
+        for d in range(count):
+            if x[d] > 0:
+                if i + far + d < x.shape[0]:
+                    out[i] += x[i + far + d]
+
+
+@pytest.mark.parametrize("far", [3, 2**62, sys.maxsize - N, sys.maxsize - 2 * N])
+def test_places_that_wrap_where_nobody_computes_them(far: int):
+    x, out = np.zeros(N, np.int64), np.zeros(N, np.int64)
+    x[0] = 7
+    some_far.configure(vectorise=True).over(N)(x, out, far, N)
+    assert not out.any()
+
+
+def test_sums_of_equal_parts_are_followed_once():
+    """Each is twice the one before, of which there are 2**40 then."""
+    out = np.zeros(N, np.int64)
+    doubled.configure(vectorise=True).over(N)(out, 3)
+    assert out.tolist() == [min(i, 5) + 5 + 5 for i in range(N)]
+
+
+@cp.cube
+def doubled(out, n: int):
+    i = cp.ABSOLUTE_POS
+    if i < out.shape[0]:
+        for d in range(n):
+            far = d
+            for _ in cp.unroll(range(40)):
+                far = far + far
+            out[i] += min(i + far, 5)
+
+
 @pytest.mark.parametrize("bounds", [(5, 5), (5, -5), (sys.maxsize, 0), (0, -sys.maxsize - 1)])
 def test_loops_that_do_not_run(bounds: tuple[int, int]):
     x, out = np.ones(N), np.zeros(N)
