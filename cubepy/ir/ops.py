@@ -104,10 +104,11 @@ DIV = _same(
     "div", "float", 2, "Quotient, correctly rounded.", m.div, "a / b", identity=n.one, **_float
 )
 # Of divisions may be known: `nonnegative`, that no operand is below 0, and `nonzero`, that the
-# divisor is not 0 where the operation stands, and there alone unless so `everywhere`
+# divisor is not 0 where the operation stands, and there alone unless so `everywhere`. `in_row`:
+# neighbouring units that become lanes have one quotient
 _remainder: dict[str, Any] = {
     "absorbing": _integer_zero,
-    "attrs": ("nonnegative", "nonzero", "everywhere"),
+    "attrs": ("nonnegative", "nonzero", "everywhere", "in_row"),
 }
 _quotient: dict[str, Any] = {"identity": _integer_one, **_remainder}
 FLOORDIV = _same("floordiv", "number", 2, "", m.floordiv, "a // b", **_quotient)
@@ -654,7 +655,7 @@ IF = _control(
     "if",
     rule.branching,
     "One of two regions; its results are what the region yields. `together`: the second serves "
-    "also where the condition holds.",
+    "also where the condition holds; what of, a `window` or a `row`.",
     "if condition: ...",
     regions=("then", "else"),
     attrs=("together",),

@@ -173,6 +173,8 @@ class Shapes:
     def _part_of_position(self, op: Op) -> int | None:
         """Of positions whose lanes lie in one block: the block, and the place in it."""
         position, divisor = op.operands
+        if op.attrs.get("in_row"):
+            return 1 if op.row is ops.MOD else 0
         number = self.constant(divisor)
         if position not in self._aligned or not number or number <= 0 or number % self._lanes:
             return None

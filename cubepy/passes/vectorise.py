@@ -32,6 +32,7 @@ from cubepy.passes.lane_operations import LANEWISE, ONE_BY_ONE
 from cubepy.passes.lane_shapes import LOOPS, Shapes, shapes_of
 from cubepy.passes.lane_writer import LaneWriter
 from cubepy.passes.row_loops import loops_along_own_rows
+from cubepy.passes.rows_of_lanes import rows_of_lanes
 from cubepy.passes.split_edges import split_edges
 from cubepy.passes.strip_cubes import strip_cubes
 from cubepy.passes.version_windows import usual_ops, version_windows
@@ -39,6 +40,11 @@ from cubepy.record import dataclass
 
 Choice = bool | str
 """What `configure(vectorise=...)` says: True, False or "auto"."""
+_COPIES = {
+    "window": "loop has a copy for windows that no border cuts",
+    "row": "units have a copy for lines within one row",
+}
+"""What is remarked of copies, by their kind."""
 LINES_OF_A_PLANE = 4
 """Registers that the lanes of a plane may take, of four bytes each."""
 _CONTROL = (ops.IF, *LOOPS, ops.YIELD, ops.BREAK, ops.CONTINUE, ops.RETURN, ops.FAULT)
@@ -74,8 +80,7 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
             found = found or Remark(LEFT_TO_LLVM)
     if found is not None:
         return Vectorised(kernel, 1, [found])
-    written, kernel = kernel, version_windows(join_stores(kernel))
-    lanes, shapes = shapes_of(kernel, line_bytes)
+    written, (kernel, lanes, shapes) = kernel, _prepared(kernel, line_bytes)
     if lanes == 1:
         text = f"units stay scalar: rows of {kernel.cube_dim[0]} units are no multiple of a line"
         return Vectorised(written, 1, [Remark(text)])
@@ -97,6 +102,21 @@ def vectorise(kernel: Kernel, line_bytes: int, choice: Choice, registers: int = 
         remarks.append(Remark(f"blocks of {x} x {y} lines of units go together"))
         made = dce(split_edges(cse(strip_cubes(made))))
     return Vectorised(made, lanes, remarks)
+
+
+def _prepared(kernel: Kernel, line_bytes: int) -> tuple[Kernel, int, Shapes]:
+    """The kernel with copies for lanes that need no care, how many lanes there are, and how they
+    differ."""
+    kernel = join_stores(kernel)
+    lanes, shapes = shapes_of(kernel, line_bytes)
+    in_rows = version_windows(rows_of_lanes(kernel, lanes))
+    if in_rows is kernel:
+        return kernel, lanes, shapes
+    count, found = shapes_of(in_rows, line_bytes)
+    if count == lanes:
+        return in_rows, lanes, found
+    kernel = version_windows(kernel)  # of rows there are copies for so many lanes alone
+    return kernel, *shapes_of(kernel, line_bytes)
 
 
 def _refusal(kernel: Kernel, line_bytes: int) -> Remark | None:
@@ -161,8 +181,8 @@ def _describe(kernel: Kernel, shapes: Shapes) -> list[Remark]:
     """A line for each loop: how its lanes go."""
     remarks: list[Remark] = []
     for op in usual_ops(kernel.body):
-        if op.attrs.get("together"):
-            remarks.append(Remark("loop has a copy for windows that no border cuts", op.span))
+        if op.row is ops.IF and "together" in op.attrs:
+            remarks.append(Remark(_COPIES[str(op.attrs["together"])], op.span))
         elif op.row in LOOPS:
             how = "while any lane is active" if op in shapes.masked else "all lanes together"
             how += ", some skip parts" if op in shapes.soft else ""

@@ -10,7 +10,7 @@ take the first copy together.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 
 from cubepy.ir import ops
 from cubepy.ir.core import Kernel, Op, Region, Value
@@ -123,6 +123,8 @@ class _Versions(Rewriter):
     def _know_results(self, op: Op) -> None:
         if op.row in _POSITIONS:
             (self._shared if op.attrs["axis"] in ("y", "z") else self._moved).add(op.result)
+        elif op.attrs.get("in_row"):
+            (self._moved if op.row is ops.MOD else self._shared).add(op.result)
         elif op.row in _SHARED_POSITIONS or self._is_shared(op):
             self._shared.update(op.results)
         elif op.row in _ORDERS and op.operands[0].type in INDICES:
@@ -183,8 +185,16 @@ class _Versions(Rewriter):
     # Copies
 
     def visit(self, op: Op) -> None:
-        if op.row is not ops.FOR or self._is_copying or not self._version(op):
+        if op.attrs.get("together"):
+            self.out.append(self._first_renewed(op))
+        elif op.row is not ops.FOR or self._is_copying or not self._version(op):
             super().visit(op)
+
+    def _first_renewed(self, op: Op) -> Op:
+        """A choice of copies, of which the one for ends of rows stays as it is."""
+        first, second = op.regions
+        made = self.region(first)
+        return op if made is first else replace(op, regions=(made, second))
 
     def _version(self, op: Op) -> bool:
         """Whether two copies of a loop were written."""
@@ -201,7 +211,7 @@ class _Versions(Rewriter):
         for condition in limits.conditions[1:]:
             whole = self.emit(ops.AND, (whole, condition), span=op.span)
         sides = self._without(op, limits), self._as_written(op)
-        self.out.append(Op(ops.IF, (whole,), {"together": True}, op.results, sides, op.span))
+        self.out.append(Op(ops.IF, (whole,), {"together": "window"}, op.results, sides, op.span))
         return True
 
     def _without(self, op: Op, limits: _Limits) -> Region:
@@ -257,6 +267,8 @@ class _Versions(Rewriter):
         for value in found.around:
             self._add_behind(value, before)
         for op in (*before, *nest):
+            if op.attrs.get("in_row"):
+                continue
             if op.row in _LIMITED and op.result in self._moved:
                 self._limit(op, found)
             elif op.row in _ORDERS and op.result in self._usual:

@@ -46,6 +46,7 @@ CONSTRUCTS: dict[str, Callable[[ast.AST], bool] | str] = {
     "clamped window": r"max\(0, min\(.* [+-] i\d+, x_",
     "window behind a condition": r"if 0 <= .* [+-] i\d+ < x_",
     "reflected window": r"2 \* x_\w+.size - 2 - j",
+    "window of an image": r"min\(.* % m\d+ \+ d|divmod\(p, m",
     "periodic window": r"[+-] i\d+\) % x_",
     "scatter": r"\bw_\w+\[p \* ",
     "stores of both branches": r"^( +)w_\w+\[(.*)\] = .*\n +else:\n +w_\w+\[\2\] = ",
@@ -224,6 +225,7 @@ class LanesGenerator(WideGenerator):
             self._slice,
             self._window,
             self._window,
+            self._image,
             self._scatter,
             self._stores_of_branches,
             self._permuted,
@@ -441,6 +443,27 @@ class LanesGenerator(WideGenerator):
                 self._line(f"{name} = cp.{t}({name} - x_{t}[{j}])")
             if self._c.number(0, 3) == 0:
                 self._jump()
+
+    def _image(self) -> None:
+        """Elements around the unit's own in an image, of which the launch knows the width."""
+        self._count += 1
+        t, c = self._c.choose(self.types), self._count
+        name, size, m = self._c.choose(self._scope.of(t)), f"x_{t}.size", f"m{c}"
+        self._line(f"{m} = {self._c.choose(('n + 3', 'n * 9 + 1', '7', '40', 'n', 'n * 16'))}")
+        y, i = f"p // {m}", f"p % {m}"
+        if self._c.number(0, 1):
+            self._line(f"y{c}, i{c} = {self._c.choose((f'{y}, {i}', f'divmod(p, {m})'))}")
+            y, i = f"y{c}", f"i{c}"
+        column = f"max(0, min({i} + d{c}, {m} - 1))"
+        place = f"max(0, min(({y} + e{c}) * {m} + {column}, {size} - 1))"
+        with self._block(f"for e{c} in range({self._c.choose(('2', '-1, 2', 'n'))}):"):
+            with self._block(f"for d{c} in range(-({self._c.choose(('1', 'n', '3'))}), n):"):
+                self._line(f"{name} = cp.{t}({name} + x_{t}[{place}])")
+                if self._c.number(0, 3) == 0:
+                    with self._block(f"if {y} == e{c} or {i} < d{c} or {i} == {m} - 1:"):
+                        self._change()
+                if self._c.number(0, 5) == 0:
+                    self._jump()
 
     def _scatter(self) -> None:
         """Stores to elements of the unit's own, which it reads again."""

@@ -96,7 +96,7 @@ def make_kernel(source: Source, size: int) -> Kernel:
     return verify(_Maker(source, size).kernel())
 
 
-OPTIONAL = {"strict", "nonnegative", "nonzero", "everywhere", "inside"}
+OPTIONAL = {"strict", "nonnegative", "nonzero", "everywhere", "inside", "in_row"}
 """Attributes that say what is known; random kernels know nothing."""
 
 
