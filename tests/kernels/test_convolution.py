@@ -105,7 +105,7 @@ def test_bands(case: Any, last: bool):
     found = cp.kernels.conv2d(seen, w, bias, **options)
     assert (found.strides[1] == 4) is last
     check(found, x, w, bias, **options)
-    packed = cp.kernels.prepack(w, groups=options.get("groups", 1))
+    packed = cp.kernels.prepack(w, groups=options.get("groups", 1), precision="direct")
     again = cp.kernels.conv2d(seen, packed, bias, **options)
     check(again, x, w, bias, **options)
     if isinstance(packed.packing, Packing):  # else weights that are not packed are not split
