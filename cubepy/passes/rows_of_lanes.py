@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cubepy.ir import ops
-from cubepy.ir.core import Kernel, Op, Region, Value
+from cubepy.ir.core import Attr, Kernel, Op, Region, Value
 from cubepy.ir.types import index
 from cubepy.passes.rewrite import Rewriter, copy_op
 
 MOST = 200
 """Operations that are copied, at most."""
+SHORT = 2
+"""Lines of lanes up to which a row is too short, if its length is known."""
 _DIVISIONS = (ops.FLOORDIV, ops.MOD)
 
 
@@ -37,11 +39,17 @@ class _Rows(Rewriter):
             for op in kernel.body.walk()
             if op.row is ops.ABSOLUTE_POS and op.attrs["axis"] == "all"
         }
-        self._fixed = {p.value for p in kernel.params}
-        """What all units share: parameters, and what is made of them."""
+        self._numbers: dict[Value, Attr] = {}
+        self._shared = {p.value for p in kernel.params}
+        """What all units have alike: parameters, constants, and what is made of them."""
         for op in kernel.body.walk():
-            if op.row.is_pure and op.operands and self._fixed.issuperset(op.operands):
-                self._fixed.update(op.results)
+            if op.row is ops.CONST:
+                self._numbers[op.result] = op.attrs["value"]
+            if op.row is ops.CONST or self._is_shared(op):
+                self._shared.update(op.results)
+
+    def _is_shared(self, op: Op) -> bool:
+        return op.row.is_pure and bool(op.operands) and self._shared.issuperset(op.operands)
 
     def visit(self, op: Op) -> None:
         """Loops of the kernel stay whole."""
@@ -51,24 +59,33 @@ class _Rows(Rewriter):
         """A region in two copies from the first division on."""
         for k, op in enumerate(region.ops):
             if self._is_division(op):
-                body = region.ops[k:]
-                return Region(region.args, (*region.ops[:k], *self._two(op, body)))
+                copies = self._two(op, region.ops[k:])
+                return Region(region.args, (*region.ops[:k], *copies)) if copies else region
         return super().region(region)
 
     def _is_division(self, op: Op) -> bool:
         if op.row not in _DIVISIONS or not op.attrs.get("nonnegative"):
             return False
-        return op.operands[0] in self._positions and op.operands[1] in self._fixed
+        position, width = op.operands
+        is_row = position in self._positions and width in self._shared
+        return is_row and self._may_cross(self._numbers.get(width))
+
+    def _may_cross(self, width: Attr | None) -> bool:
+        """Whether lines of lanes may cross rows, which are long enough for some not to."""
+        if not isinstance(width, int):
+            return True
+        return width > SHORT * self._lanes and width % self._lanes > 0
 
     def _two(self, division: Op, body: Sequence[Op]) -> Sequence[Op]:
+        """Two copies of the rest of a region, and its end; nothing where it is not worth it."""
         *rest, last = body
         inner = [o for op in rest for o in (op, *_within(op))]
         has_loop = any(o.row is ops.FOR for o in inner)
         is_whole = last.row in (ops.YIELD, ops.RETURN) and len(inner) <= MOST
         if not has_loop or not is_whole or any(o.row.convergent for o in inner):
-            return body
+            return ()
         made = {v for op in rest for v in op.results}
-        yielded = [v for v in last.operands if v in made]
+        yielded = list(dict.fromkeys(v for v in last.operands if v in made))
         outer, self.out = self.out, []
         whole = self._within_row(division)
         head, self.out = self.out, outer
