@@ -56,11 +56,11 @@ class _Rows(Rewriter):
         self.out.append(op if op.row in (ops.FOR, ops.LOOP) else self.renew(op))
 
     def region(self, region: Region) -> Region:
-        """A region in two copies from the first division on."""
+        """A region in two copies from a division on, the first for which that is possible."""
         for k, op in enumerate(region.ops):
-            if self._is_division(op):
-                copies = self._two(op, region.ops[k:])
-                return Region(region.args, (*region.ops[:k], *copies)) if copies else region
+            copies = self._two(op, region.ops[k:]) if self._is_division(op) else ()
+            if copies:
+                return Region(region.args, (*region.ops[:k], *copies))
         return super().region(region)
 
     def _is_division(self, op: Op) -> bool:

@@ -22,6 +22,8 @@ OWN = 4
 """Elements of `w` that belong to a unit."""
 EXTENTS = (16, 17, 29, 40, 100)
 """Elements of an input: fewer or more than there are units."""
+WIDTHS = ("n + 3", "max(n, 0) * 9 + 17", "max(n + 30, 1)", "7", "40", "50", "n * 16")
+"""Of images; of some it is known that they are no less than 0."""
 TABLE = "(3, 1, 4, 1, 5, 9, 2)"
 LOOPS = (ast.For, ast.While)
 CONSTRUCTS: dict[str, Callable[[ast.AST], bool] | str] = {
@@ -115,6 +117,8 @@ class LanesGenerator(WideGenerator):
         self.units = self.cube_dim * self.cubes
         self.extent = chooser.choose(EXTENTS)
         self._has_lines = chooser.number(0, 11) == 0
+        self._is_apart = chooser.number(0, 2) == 0
+        """Whether units go their own ways once the kernel has begun."""
         self._permutation = chooser.choose((1, 5, 7, 11))
         """One for the kernel, so that no two units write to one place."""
 
@@ -170,7 +174,9 @@ class LanesGenerator(WideGenerator):
             self._tiles,
         ]
         kind = self._c.number(0, 11)
-        if kind < 10:
+        if self._is_apart:
+            self._c.choose((self._statement, self._nest, self._image))()
+        elif kind < 10:
             self._c.choose(own)()
         elif kind == 10 and self._depth == 1:
             self._leave()
@@ -449,7 +455,7 @@ class LanesGenerator(WideGenerator):
         self._count += 1
         t, c = self._c.choose(self.types), self._count
         name, size, m = self._c.choose(self._scope.of(t)), f"x_{t}.size", f"m{c}"
-        self._line(f"{m} = {self._c.choose(('n + 3', 'n * 9 + 1', '7', '40', 'n', 'n * 16'))}")
+        self._line(f"{m} = {self._c.choose(WIDTHS)}")
         y, i = f"p // {m}", f"p % {m}"
         if self._c.number(0, 1):
             self._line(f"y{c}, i{c} = {self._c.choose((f'{y}, {i}', f'divmod(p, {m})'))}")

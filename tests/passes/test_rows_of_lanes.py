@@ -67,12 +67,13 @@ def of_known_width(x, out, w: int, r: int):
 @cp.cube
 def two_results(x, out, w: int, r: int):
     p = cp.ABSOLUTE_POS
-    a, b = x[p] * 0, x[p] * 0
     if p < out.shape[0]:
-        for k in range(r):
-            a += x[p % w + k]
-        b = a
-    out[p] = a + 2 * b
+        a, b = x[p] * 0, x[p] * 0
+        if x[p] > 0:
+            for k in range(r):
+                a += x[p % w + k]
+            b = a
+        out[p] = a + 2 * b
 
 
 KERNELS = [box, by_divmod, of_the_row, of_known_width, two_results, of_other_widths]
