@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from cubepy.ir.types import DType, bf16, f32, i8, u8
+from cubepy.kernels.calls.prefetching import fills_cache_lines
 from cubepy.kernels.matmul.blocks import Blocks
 from cubepy.kernels.matmul.narrow import Narrow
 from cubepy.kernels.matmul.problem import ROWS, Problem
@@ -374,7 +375,7 @@ def streams(target: Target, problem: Problem) -> Streams:
     step = line * lines
     most = max(step, LONGEST // step * step)
     width = min(rounded(even_part(-(-problem.n // wanted), most), step), most)
-    ahead = STEPS if _is_far(target, problem) else 0
+    ahead = STEPS if _is_ahead(target, problem) else 0
     return Streams(rows, groups, line, lines, STEPS, width, ahead, problem.sums)
 
 
@@ -437,14 +438,14 @@ def dots(target: Target, problem: Problem) -> Dots:
     if problem.work < CUBE_WORK // 8:
         wanted = 1
     width = rounded(-(-problem.n // wanted), columns)
-    ahead = AHEAD_BYTES // problem.dtype.itemsize if _is_far(target, problem) else 0
+    ahead = AHEAD_BYTES // problem.dtype.itemsize if _is_ahead(target, problem) else 0
     return Dots(rows, groups, columns, line, depth, width, ahead, problem.sums)
 
 
-def _is_far(target: Target, problem: Problem) -> bool:
-    """Whether memory must bring most of the right factors."""
+def _is_ahead(target: Target, problem: Problem) -> bool:
+    """Whether right factors are prefetched: memory must bring most of them."""
     nbytes = problem.batches * problem.k * problem.n * problem.dtype.itemsize
-    return nbytes > FAR * target.cache_bytes
+    return fills_cache_lines(target) and nbytes > FAR * target.cache_bytes
 
 
 def even_part(n: int, most: int) -> int:

@@ -15,6 +15,7 @@ from cubepy.kernels.calls.cubes import (
     units_above_each_other,
     units_of_short_row,
 )
+from cubepy.kernels.calls.prefetching import fills_cache_lines
 from cubepy.kernels.reduction.kernel import BLOCK, ReduceTiling
 from cubepy.kernels.reduction.problem import Reduction
 from cubepy.kernels.reduction.wide_kernel import WideTiling
@@ -181,7 +182,8 @@ def in_order_tiling(
     """Chunks of rows, one after the other, and bands of columns whose results fit a near cache."""
     columns, slowest = kept[-1].extent, max(1, axes[0].extent)
     inner = max(1, count_of(axes) // slowest)
-    ahead = max(way.unroll, way.ahead_bytes // (columns * x.dtype.itemsize))
+    far = max(way.unroll, way.ahead_bytes // (columns * x.dtype.itemsize))
+    ahead = far if fills_cache_lines(target) else 0
     chunk = min(slowest, max(1, way.chunk_rows // inner))
     results = count_of(kept) * -(-slowest // chunk)
     most = results_each(way, target, results, max(1, chunk * inner))
