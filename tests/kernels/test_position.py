@@ -32,6 +32,19 @@ def test_any_axis_and_strides(draw: Any, dtype: str):
             )
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1", "u8"])
+def test_columns_are_cut_in_bands_and_chunks(draw: Any, dtype: str):
+    shapes = ((20_011, 37), (301, 5003), (3, 2003, 70), (2, 9, 4099), (40_000, 2, 3))
+    for shape in draw.pick.sample(shapes, 2):
+        x = draw.array(shape, dtype, specials=draw.pick.random() < 0.5)
+        for y in (x, x[..., ::-1], x[:, 1:]):
+            for name in ("argmax", "argmin"):
+                out = Guarded((*y.shape[:-2], y.shape[-1]), np.dtype(np.int64))
+                getattr(kernels, name)(y, -2, out=out.array)
+                out.check(out.array)
+                np.testing.assert_array_equal(out.array, getattr(np, name)(y, -2))
+
+
 def test_long_rows_are_cut(draw: Any):
     x = draw.numbers.standard_normal((2, 300_001)).astype(np.float32)
     for y in (x, x.reshape(-1)):

@@ -27,6 +27,7 @@ from cubepy.kernels.position.kernel import (
     Search,
     pick_among_chunks,
     pick_chunks,
+    search_bands,
     search_columns,
     search_rows,
     search_shared_columns,
@@ -137,6 +138,12 @@ LEAST_ROWS, FEW_CHUNKS = 32, 8
 FEW_UNITS, MOST_UNITS, UNIT_LINES = 64, 256, 16
 """Units of a cube that searches a row, as far as it has lines for them, at most, and lines of each
 that are worth more units."""
+CUBES, BAND_WORK = 2, 1 << 16
+"""Cubes of one unit for each core, and elements that are worth one."""
+LEAST_LINES, BAND_ROWS = 256, 8
+"""Lines of a band up to which rows are cut first, and rows that it takes at a time."""
+UNITS = 128
+"""Units of a cube each of which searches a line of columns."""
 BUSY_UNITS = 2048
 """Units that each multiprocessor should have, where rows are few."""
 
@@ -206,30 +213,44 @@ def _launch_short_rows(planner: Planner, x: Memory, out: Memory, find: Search) -
 def _launch_columns(
     planner: Planner, x: Memory, out: Memory, rest: list[Axis], row: Axis, find: Search
 ) -> None:
-    units = 128 if is_wide(planner.target) else 1
-    lines = prod(a.extent for a in rest[:-1]) * -(-rest[-1].extent // find.line)
-    find = replace(find, kept=len(rest), chunk=_rows_each(planner.target, row.extent, lines))
-    chunks = -(-row.extent // find.chunk)
+    items, columns = prod(a.extent for a in rest[:-1]), rest[-1].extent
+    find, wide = replace(find, kept=len(rest)), is_wide(planner.target)
     view = seen(x, [*rest[:-1], row, rest[-1]])
-    if chunks > 1 and _launch_shared_columns(planner, view, seen(out, rest, 1), find):
-        return
+    if wide:
+        lines = items * -(-columns // find.line)
+        find = replace(find, chunk=_rows_each(planner.target, row.extent, lines))
+        chunks = -(-row.extent // find.chunk)
+        if chunks > 1 and _launch_shared_columns(planner, view, seen(out, rest, 1), find):
+            return
+        grid = Over(-(-lines * chunks // UNITS), "cube", UNITS)
+    else:
+        find = _in_bands(planner.target, find, items, row.extent, columns)
+        chunks = -(-row.extent // find.chunk)
+        grid = Over(items * chunks * -(-columns // find.band), "cube", 1)
     written = seen(out, [*rest[:-1], Axis(1, (0, 0)), rest[-1]], 1)
     partial: tuple[Memory, ...] = ()
     if chunks > 1:
-        extents = (*(a.extent for a in rest[:-1]), chunks, rest[-1].extent)
+        extents = (*(a.extent for a in rest[:-1]), chunks, columns)
         written = planner.scratch(extents, i64)
         partial = (planner.scratch(extents, find.dtype),)
-    planner.launch(
-        search_columns,
-        Over(-(-lines * chunks // units), "cube", units),
-        x=view,
-        values=partial,
-        out=written,
-        find=find,
-    )
+    kernel = search_columns if wide else search_bands
+    planner.launch(kernel, grid, x=view, values=partial, out=written, find=find)
     if partial:
         values, indices = (with_last(m, len(rest) - 1) for m in (*partial, written))
         _launch_picks(planner, values, indices, seen(out, rest, 1), find)
+
+
+def _in_bands(target: Target, find: Search, items: int, rows: int, columns: int) -> Search:
+    """Bands of columns whose running results are half of the nearest cache, narrower ones or fewer
+    rows where there would be too few cubes."""
+    wanted = max(1, min(CUBES * target.cores, items * rows * columns // BAND_WORK))
+    held = target.near_bytes // 2 // (find.dtype.itemsize + find.index.itemsize)
+    lines = -(-min(held, columns) // find.line)
+    while lines > LEAST_LINES and items * -(-columns // (lines * find.line)) < wanted:
+        lines = -(-lines // 2)
+    band = lines * find.line
+    chunks = max(1, min(-(-wanted // (items * -(-columns // band))), rows // LEAST_ROWS))
+    return replace(find, band=band, chunk=-(-rows // chunks), unroll=BAND_ROWS)
 
 
 def _launch_shared_columns(planner: Planner, x: Memory, out: Memory, find: Search) -> bool:
@@ -251,10 +272,10 @@ def _launch_shared_columns(planner: Planner, x: Memory, out: Memory, find: Searc
 
 
 def _rows_each(target: Target, rows: int, lines: int) -> int:
-    """Rows that a unit searches in a line of columns, of so many lines: all, but on wide devices
-    that these would leave idle, where both steps are to be short."""
+    """Rows that a unit searches in a line of columns, of so many lines: all, but where these would
+    leave a wide device idle, where both steps are to be short."""
     wanted = BUSY_UNITS * target.multiprocessors // max(1, lines)
-    if not is_wide(target) or wanted < 2 or rows < FEW:
+    if wanted < 2 or rows < FEW:
         return max(1, rows)
     return max(-(-rows // wanted), LEAST_ROWS)
 

@@ -29,7 +29,8 @@ class Search:
     Kernels see `kept` axes first. A cube searches `chunk` elements of a row, or a unit a line of
     columns. `unroll`: lines of a row side by side, to hide the time that one comparison takes.
     `across`: units of a plane that share a short row; 0 for all of the cube. `down`: units of a
-    cube that share a line of columns.
+    cube that share a line of columns. `band`: columns of a cube of one unit, which takes `unroll`
+    rows at a time.
     """
 
     is_max: bool
@@ -42,6 +43,7 @@ class Search:
     unroll: int = 1
     across: int = 0
     down: int = 1
+    band: int = 0
 
 
 def read_line(x: Any, j: Any, find: Any, fill: Any) -> Any:
@@ -53,9 +55,10 @@ def read_line(x: Any, j: Any, find: Any, fill: Any) -> Any:
 def better_of(state: Any, v: Any, here: Any, find: Any) -> Any:
     """The running result after a line whose indices are `here`."""
     best, at = state
-    is_better = v > best if find.is_max else v < best
-    if find.dtype.is_float:
-        is_better = is_better | ((v != v) & (best == best))
+    if find.dtype.is_float:  # what is not less or equal is greater, or NaN
+        is_better = ~(v <= best if find.is_max else v >= best) & (best == best)
+    else:
+        is_better = v > best if find.is_max else v < best
     return cp.where(is_better, v, best), cp.where(is_better, here, at)
 
 
@@ -212,6 +215,52 @@ def search_columns(x: cp.Tensor, values: Any, out: cp.Tensor, find: cp.Comptime[
             search_column(seen, found, out[where], at, span, find, None)
         else:
             search_column(seen, found, out[where], at, span, find, find.worst)
+
+
+@cp.cube
+def search_bands(x: cp.Tensor, values: Any, out: cp.Tensor, find: cp.Comptime[Search]) -> None:
+    """A cube of one unit searches a band of columns of a chunk of rows, as `search_columns` counts
+    them: row after row, as they lie in memory, while running results stay in the nearest cache."""
+    kept, bands = find.kept - 1, (out.shape[-1] + find.band - 1) // find.band
+    where = unravelled(cp.CUBE_POS // bands, out.shape[:-1])
+    begin = cp.CUBE_POS % bands * find.band
+    end, first = min(begin + find.band, out.shape[-1]), where[kept] * find.chunk
+    last = min(first + find.chunk, x.shape[kept])
+    seen, found, indices = x[where[:kept]], tuple(v[where] for v in values), out[where]
+    best = cp.shared(find.band // find.line, cp.Line[find.dtype, find.line])
+    at = cp.shared(find.band // find.line, cp.Line[find.index, find.line])
+    for c in range((end - begin + find.line - 1) // find.line):
+        best[c], at[c] = start(find, first)
+    whole = first + (last - first) // find.unroll * find.unroll
+    for i in range(first, whole, find.unroll):
+        search_rows_of_band(seen, (best, at), (begin, end), i, find.unroll, find)
+    for i in range(whole, last):
+        search_rows_of_band(seen, (best, at), (begin, end), i, 1, find)
+    for c in range((end - begin + find.line - 1) // find.line):
+        cp.store(indices[0:end], begin + c * find.line, cp.i64(at[c]))
+        for v in found:
+            cp.store(v[0:end], begin + c * find.line, best[c])
+
+
+def search_rows_of_band(x: Any, state: Any, ends: Any, i: Any, rows: Any, find: Any) -> None:
+    """Search the rows [i, i + rows) in the columns [begin, end)."""
+    begin, end = ends
+    whole = (end - begin) // find.line
+    read = tuple(x[i + k] for k in range(rows))
+    for c in range(whole):
+        search_lines(read, state, begin, c, i, None, find)
+    for c in range(whole, (end - begin + find.line - 1) // find.line):
+        search_lines(read, state, begin, c, i, find.worst, find)
+
+
+def search_lines(rows: Any, state: Any, begin: Any, c: Any, i: Any, fill: Any, find: Any) -> None:
+    """Search one line of some rows, the first of which is row `i`."""
+    best, at = state
+    now = best[c], at[c]
+    for k in cp.unroll(range(len(rows))):
+        v = read_line(rows[k], begin + c * find.line, find, fill)
+        now = better_of(now, v, cp.Line[find.index, find.line](find.index(i + k)), find)
+    best[c], at[c] = now
 
 
 @cp.cube
