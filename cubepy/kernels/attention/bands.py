@@ -1,4 +1,4 @@
-"""A band of queries and the keys that it sees, on CPUs: what `strips` and `unit_strips` share."""
+"""A band of queries and the keys that it sees: what all kernels of CPUs share."""
 
 from __future__ import annotations
 
@@ -35,3 +35,12 @@ def finish_band(
         finish_row(result[first + r], r)
         for log in logs:
             log[first + r] = state[0, r] + cp.log(state[1, r])
+
+
+def finish_row(totals: Any, state: Any, row: Any, r: Any, t: Any) -> None:
+    """Store one query's sums over the sum of its weights; zeros where it sees no key."""
+    total = state[1, r]
+    factor = t.dtype(0) if total == t.dtype(0) else 1 / total
+    for c in range((t.width + t.line - 1) // t.line):
+        v = cp.load(totals[r], c * t.line, line=t.line, fill=None)
+        cp.store(row, c * t.line, v * factor)

@@ -8,15 +8,23 @@ from typing import Any
 from cubepy.array.memory import Memory
 from cubepy.ir.types import DType
 from cubepy.kernels.attention.boxes import boxed, gathered, with_values
-from cubepy.kernels.attention.problem import Configuration, Problem, Squares, Strips, UnitStrips
+from cubepy.kernels.attention.on_cpus import attend_strips
+from cubepy.kernels.attention.problem import (
+    Configuration,
+    Few,
+    Problem,
+    Squares,
+    Strips,
+    UnitStrips,
+)
 from cubepy.kernels.attention.strategies import (
     choose,
     fragments,
+    heads_together,
     launches,
     order,
     order_of_fragments,
 )
-from cubepy.kernels.attention.strips import attend_strips
 from cubepy.kernels.attention.views import (
     checked,
     column,
@@ -26,6 +34,8 @@ from cubepy.kernels.attention.views import (
     result_type,
     scale_of,
     split,
+    with_fewer_heads,
+    with_queries,
     without_column,
 )
 from cubepy.kernels.attention.window import Sides, checked_window, reach_of
@@ -144,7 +154,14 @@ def _plan(
         on_gpus.launch_fragments(planner, boxes, wide, dealt, window, number)
         return
     factors = q.dtype if all(is_dense(m, -1) for m in (q, k, v)) else None
-    p = Problem(prod(batch), q.shape[-2], *sizes[1:], dtype, causal, factors=factors)
+    heads, queries = prod(batch), q.shape[-2]
+    if groups and queries == 1 and not (causal or window):
+        queries = heads_together(planner.target, heads, groups)
+        heads //= queries
+        views = [with_queries(views[0], queries), *views[1:3], with_queries(views[3], queries)]
+        views[1:3] = [with_fewer_heads(m, queries) for m in views[1:3]]
+        logs, seen = (tuple(with_queries(m, queries) for m in some) for some in (logs, seen))
+    p = Problem(heads, queries, *sizes[1:], dtype, causal, factors=factors)
     shown = tuple(without_column(m) for m in logs)
     _launch(planner, p, choose(planner.target, p), views, (shown, seen), window, number)
 
@@ -164,7 +181,7 @@ def _launch(
     common = {"q": q, "k": k, "v": v, "out": out, "logs": logs, "masks": masks, "window": window}
     common |= {"scale": scale, "t": t}
     bands = -(-p.queries // t.height)
-    if isinstance(t, Strips):
+    if isinstance(t, Strips | Few):
         planner.launch(attend_strips, p.heads * bands, **common)
     elif isinstance(t, UnitStrips):
         from cubepy.kernels.attention.unit_strips import attend_unit_strips

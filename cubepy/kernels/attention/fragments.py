@@ -15,8 +15,8 @@ import cubepy as cp
 from cubepy.kernels.attention.parts import joined, note
 from cubepy.kernels.attention.problem import CHUNK, Fragments
 from cubepy.kernels.attention.rows import Rows
-from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.tiles import tile_at, turns, whole_steps
+from cubepy.kernels.attention.weighing import LOWEST
 from cubepy.kernels.attention.weights import (
     LN_2,
     LOG2_E,

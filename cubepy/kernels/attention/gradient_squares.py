@@ -15,7 +15,7 @@ import cubepy as cp
 from cubepy.kernels.attention.problem import GradientSquares
 from cubepy.kernels.attention.rows import Rows
 from cubepy.kernels.attention.squares import with_mask
-from cubepy.kernels.attention.strips import LOWEST
+from cubepy.kernels.attention.weighing import LOWEST
 from cubepy.kernels.attention.window import asked_from, asked_to, has_ends, seen_from, seen_to
 from cubepy.kernels.calls.positions import product, unravelled
 from cubepy.kernels.matmul.finish import chosen

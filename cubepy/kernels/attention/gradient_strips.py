@@ -14,7 +14,8 @@ import cubepy as cp
 from cubepy.kernels.attention.gradient_squares import product
 from cubepy.kernels.attention.problem import GradientStrips
 from cubepy.kernels.attention.rows import Rows
-from cubepy.kernels.attention.strips import LOWEST, pack_lines, pack_rows, with_mask
+from cubepy.kernels.attention.strips import pack_lines, pack_rows
+from cubepy.kernels.attention.weighing import LOWEST, with_mask
 from cubepy.kernels.attention.window import has_ends, seen_from, seen_to
 from cubepy.kernels.calls.positions import count_up, unravelled
 from cubepy.kernels.matmul.finish import chosen

@@ -14,8 +14,8 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.attention.problem import KEYS, GradientWarpgroups
-from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.warpgroups import PIECE, stage_rows
+from cubepy.kernels.attention.weighing import LOWEST
 from cubepy.kernels.attention.weights import LOG2_E, packed, power
 from cubepy.kernels.attention.window import asked_from, asked_to
 from cubepy.lang import pipelines

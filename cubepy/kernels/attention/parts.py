@@ -11,8 +11,8 @@ from typing import Any
 
 import cubepy as cp
 from cubepy.kernels.attention.problem import CLUSTER
-from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.tiles import head_at, maker, quotient
+from cubepy.kernels.attention.weighing import LOWEST
 from cubepy.kernels.attention.weights import LN_2, inverse, whole
 
 LEAST_TOP = -(2.0**127)

@@ -68,6 +68,42 @@ class Strips:
 
 
 @dataclass(frozen=True, slots=True)
+class Few:
+    """How a CPU divides attention of few queries.
+
+    `rows` queries by `together` keys, in lines of `line` elements, have sums in registers, and
+    `rows` queries by `lines` lines of as many values. A cube has `height` queries and takes `keys`
+    keys at a time. `size`, `width`: elements of a query, of a value.
+    """
+
+    rows: int
+    together: int
+    lines: int
+    line: int
+    height: int
+    keys: int
+    size: int
+    width: int
+    dtype: DType
+    is_causal: bool
+
+    @property
+    def pitch(self) -> int:
+        """The size in whole lines."""
+        return -(-self.size // self.line) * self.line
+
+    @property
+    def step(self) -> int:
+        """Elements of values that are added at a time."""
+        return self.lines * self.line
+
+    @property
+    def wide(self) -> int:
+        """The width in whole steps."""
+        return max(1, -(-self.width // self.step)) * self.step
+
+
+@dataclass(frozen=True, slots=True)
 class UnitStrips:
     """How a CPU with matrix units divides attention of `factors`, computed in `dtype`.
 
@@ -556,4 +592,4 @@ class Sequences:
     page: int
 
 
-Configuration = Strips | UnitStrips | Squares | Fragments | Warpgroups
+Configuration = Strips | Few | UnitStrips | Squares | Fragments | Warpgroups

@@ -21,8 +21,9 @@ from cubepy.kernels.attention.boxes import (
     ragged_pieces,
 )
 from cubepy.kernels.attention.entry import SCALES
+from cubepy.kernels.attention.on_cpus import attend_ragged_strips
 from cubepy.kernels.attention.parts import join_sequences
-from cubepy.kernels.attention.problem import Fragments, Problem, Squares, Strips, Warpgroups
+from cubepy.kernels.attention.problem import Few, Fragments, Problem, Squares, Strips, Warpgroups
 from cubepy.kernels.attention.ragged import attend_ragged
 from cubepy.kernels.attention.ragged_fragments import attend_ragged_fragments
 from cubepy.kernels.attention.rows import FAR, slots
@@ -31,10 +32,10 @@ from cubepy.kernels.attention.strategies import (
     are_dealt,
     choose,
     fragments_of_sequences,
+    heads_together,
     launches,
     warpgroups_of_sequences,
 )
-from cubepy.kernels.attention.strips import attend_ragged_strips
 from cubepy.kernels.attention.views import result_of, result_type
 from cubepy.kernels.attention.window import checked_window
 from cubepy.kernels.calls.arguments import float_of, refused, wrong
@@ -185,17 +186,31 @@ def _plan(
         if blocks is not None and keys:  # of a table without pages no entry can be read
             _launch_fragments(planner, boxes, blocks, count, marks, reach, scale)
             return
+    if not starts and queries == 1 and reach in ((), (FAR, 0)):
+        queries, reach = heads_together(planner.target, p.heads, heads // k.shape[-2]), ()
+        q, result = (_with_queries(m, queries) for m in (q, result))
+        heads //= queries
+        p = replace(p, heads=sequences * heads, queries=queries)
     t = choose(planner.target, p)
     common = {"q": q, "k": k, "v": v, "out": result, "marks": marks, "window": reach}
     common |= {"scale": float(scale), "t": t, "is_guarded": not get("checked")}
     bands = slots(tokens, sequences, t.height) if starts else sequences * -(-queries // t.height)
-    if isinstance(t, Strips):
+    if isinstance(t, Strips | Few):
         planner.launch(attend_ragged_strips, heads * bands, **common)
     elif isinstance(t, Squares):
         cubes = heads * bands * -(-p.width // t.width)
         planner.launch(
             attend_ragged_squares, Fixed((cubes, 1, 1), (t.side * t.side, 1, 1)), **common
         )
+
+
+def _with_queries(x: Memory, rows: int) -> Memory:
+    """Neighbouring heads of one query each as heads of so many: [sequences, 1, heads, size] as
+    [sequences, rows, heads / rows, size]."""
+    sequences, _, heads, size = x.shape
+    outer, _, step, inner = x.strides
+    shape = sequences, rows, heads // rows, size
+    return replace(x, shape=shape, strides=(outer, step, rows * step, inner))
 
 
 def _launch_boxes(

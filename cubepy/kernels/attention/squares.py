@@ -12,7 +12,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.problem import Squares
 from cubepy.kernels.attention.rows import Rows, band_at
-from cubepy.kernels.attention.strips import LOWEST, highest, larger, largest
+from cubepy.kernels.attention.weighing import LOWEST, highest, larger, largest
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.cubes import add, over_group
 from cubepy.kernels.calls.positions import product, unravelled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import gcd, prod
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from cubepy.kernels.attention.problem import (
     CLUSTER,
     LINE_BYTES,
     Configuration,
+    Few,
     Fragments,
     GradientFragments,
     GradientSquares,
@@ -25,7 +27,7 @@ from cubepy.kernels.attention.problem import (
     UnitStrips,
     Warpgroups,
 )
-from cubepy.kernels.matmul.strategies import even_part, tile_extents
+from cubepy.kernels.matmul.strategies import FAR, even_part, is_cpu, tile_extents
 from cubepy.kernels.matmul.units import PANEL
 from cubepy.lang.pipelines import ROWS
 from cubepy.targets import Target
@@ -42,8 +44,8 @@ SIDE, WIDE = 16, (2, 4, 8, 16)
 
 def choose(target: Target, p: Problem) -> Configuration:
     """The kernel for a problem, as its configuration."""
-    if target.kind in ("cpu", "interpreter") and max(p.size, p.width) <= LARGEST:
-        return unit_strips(target, p) or strips(target, p)
+    if is_cpu(target) and max(p.size, p.width) <= LARGEST:
+        return unit_strips(target, p) or few(target, p) or strips(target, p)
     return warpgroups(target, p) or fragments(target, p) or squares(p)
 
 
@@ -63,6 +65,37 @@ def strips(target: Target, p: Problem) -> Strips:
         height = -(-height // 2)
     height = -(-height // rows) * rows
     return Strips(rows, lines, line, height, keys, p.size, p.width, p.dtype, p.is_causal)
+
+
+FEW, FEW_ROWS, FEW_KEYS = 8, 4, 256
+"""Queries that need no packed keys, those whose sums are in registers together, and the most keys
+of a step."""
+
+
+def few(target: Target, p: Problem) -> Few | None:
+    """Keys of a step fill a quarter of the second cache, with their values, and are read one by one
+    from memory; None where so many queries see them that they are better packed."""
+    if p.queries > FEW:
+        return None
+    line, size = max(1, target.line_bytes // p.dtype.itemsize), p.dtype.itemsize
+    rows = even_part(p.queries, FEW_ROWS)
+    nbytes = p.heads * p.keys * (p.size + p.width) * size
+    is_far = nbytes > FAR * target.cache_bytes
+    together = 1 if is_far else max(1, prod(tile_extents(target)) // 3 // rows)
+    keys = min(FEW_KEYS, target.cache_bytes // 4 // (max(1, p.size + p.width) * size), p.keys)
+    keys = max(1, -(-keys // line)) * line
+    height = -(-p.queries // rows) * rows
+    wide = max(1, -(-p.width // line))
+    lines = gcd(wide, FEW_ROWS // rows)  # no line of a value ends early
+    return Few(rows, together, lines, line, height, keys, p.size, p.width, p.dtype, p.is_causal)
+
+
+def heads_together(target: Target, heads: int, groups: int) -> int:
+    """How many heads of one query each, of the `groups` that share keys, are queries of one head,
+    so that keys are read once for them: as many as leave a head for each core."""
+    cores = target.cores if is_cpu(target) else target.multiprocessors
+    most = max(1, min(groups, heads // cores))
+    return max(n for n in range(1, most + 1) if groups % n == 0)
 
 
 UNIT_KEYS = 512
@@ -104,7 +137,7 @@ MOST_PARTS = 16
 def gradient_strips(target: Target, p: Problem) -> GradientStrips | None:
     """Packed keys and values with their gradients fill a sixth of the second cache, queries with
     weights a quarter; None for other targets and longer rows."""
-    if target.kind not in ("cpu", "interpreter") or max(p.size, p.width) > LARGEST:
+    if not is_cpu(target) or max(p.size, p.width) > LARGEST:
         return None
     line = max(1, target.line_bytes // p.dtype.itemsize)
     rows, lines = tile_extents(target)
@@ -128,7 +161,7 @@ def keys_of_part(target: Target, p: Problem, t: GradientStrips, heads: int) -> i
 
 def gradient_squares(target: Target, p: Problem, is_of_keys: bool) -> GradientSquares:
     """Shared memory stays below 32 KiB; a core runs few units in turns, each with more to do."""
-    if target.kind in ("cpu", "interpreter"):
+    if is_cpu(target):
         side, tile = 8, (2, 2, 4)
     else:
         wide = 4 if p.dtype.bits == 64 or max(p.size, p.width) <= 4 * SIDE else 8

@@ -11,64 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.attention.bands import attend_keys, finish_band
-from cubepy.kernels.attention.problem import Strips
-from cubepy.kernels.attention.rows import Rows, band_at
-from cubepy.kernels.attention.window import seen_from, seen_to
-from cubepy.kernels.calls.positions import count_up, unravelled
+from cubepy.kernels.attention.bands import attend_keys, finish_band, finish_row
+from cubepy.kernels.attention.weighing import LOWEST, weigh_row
+from cubepy.kernels.attention.window import seen_to
 from cubepy.kernels.matmul.blocks import transposed
-from cubepy.kernels.matmul.finish import chosen
 
-LOWEST = float("-inf")
 AHEAD = 16
 """How many packed lines are asked for before they are needed."""
-
-
-@cp.cube
-def attend_strips(
-    q: cp.Tensor,
-    k: cp.Tensor,
-    v: cp.Tensor,
-    out: cp.Tensor,
-    logs: Any,
-    masks: Any,
-    window: Any,
-    scale: float,
-    t: cp.Comptime[Strips],
-) -> None:
-    """A cube for `t.height` queries of each head: `q` is [..., queries, size], `k` [..., keys,
-    size], `v` [..., keys, width], masks [..., queries, keys]; `logs`: perhaps what the logarithms
-    of the sums of exponentials are stored to, [..., queries]. `window`: see `window.seen_from`."""
-    bands = (out.shape[out.rank - 2] + t.height - 1) // t.height
-    where = unravelled(cp.CUBE_POS // bands, out.shape[: out.rank - 2])
-    first = cp.CUBE_POS % bands * t.height
-    rows = Rows(chosen(k, where)), Rows(chosen(v, where))
-    arrays = chosen(q, where), *rows, chosen(out, where)
-    beside = tuple(chosen(m, where) for m in logs), tuple(chosen(m, where) for m in masks)
-    attend_band(arrays, first, beside, window, scale, t)
-
-
-@cp.cube
-def attend_ragged_strips(
-    q: cp.Tensor,
-    k: cp.Tensor,
-    v: cp.Tensor,
-    out: cp.Tensor,
-    marks: Any,
-    window: Any,
-    scale: float,
-    t: cp.Comptime[Strips],
-    is_guarded: cp.Comptime[bool],
-) -> None:
-    """A cube for a slot of `t.height` queries of each head, see `rows.band_at`: `q` is [tokens,
-    heads, size] or [sequences, tokens, heads, size], `k` [tokens, heads, size] or [pages, tokens,
-    heads, size]."""
-    heads = out.shape[out.rank - 2]
-    slot, head = cp.CUBE_POS // heads, cp.CUBE_POS % heads
-    band = band_at(slot, head, (q, k, v, out), marks, window, t.height, is_guarded)
-    arrays, first, reach, is_sound = band
-    if is_sound and first < arrays[0].shape[0]:
-        attend_band(arrays, first, ((), ()), reach, scale, t)
 
 
 def attend_band(arrays: Any, first: Any, extras: Any, window: Any, scale: Any, t: Any) -> None:
@@ -96,7 +45,10 @@ def attend_band(arrays: Any, first: Any, extras: Any, window: Any, scale: Any, t
         attend_rows(queries, packed, beside, seen, memory, place, window, scale, t)
 
     attend_keys(pack, attend, first, count, keys.count, window, t)
-    finish_band(lambda row, r: finish_row(memory, row, r, t), result, logs, memory[3], first, count)
+    totals, state = memory[2:4]
+    finish_band(
+        lambda row, r: finish_row(totals, state, row, r, t), result, logs, state, first, count
+    )
 
 
 def clear(memory: Any, count: Any, t: Any) -> None:
@@ -197,94 +149,3 @@ def spill(found: Any, into: Any, column: Any, t: Any) -> None:
     """Bring a tile from registers to memory."""
     for u in cp.unroll(range(t.rows)):
         cp.store(into[u], column, found[u], whole=True)
-
-
-def weigh_row(
-    scores: Any,
-    masks: Any,
-    state: Any,
-    r: Any,
-    i: Any,
-    j0: Any,
-    count: Any,
-    window: Any,
-    t: Any,
-) -> None:
-    """Scores of one query become exponentials; its maximum, its sum and the factor of what was
-    added before follow."""
-    lowest = cp.Line[t.dtype, t.line](LOWEST)
-    top = lowest
-    ends = seen_from(i, window) - j0, seen_to(i, j0 + count, window, t) - j0
-    whole = 0 if len(masks) or len(window) else max(0, ends[1]) // t.line * t.line
-    for j in range(0, whole, t.line):
-        top = greater(top, cp.load(scores, j, line=t.line, fill=None))
-    for j in range(whole, count, t.line):
-        s = masked(cp.load(scores, j, line=t.line, fill=None), masks, j0, j, ends, window, t)
-        cp.store(scores, j, s, whole=True)
-        top = greater(top, s)
-    old = state[0, r]
-    most = highest(old, top.max())
-    base = t.dtype(0) if most == t.dtype(LOWEST) else most
-    total = cp.Line[t.dtype, t.line](0)
-    for j in range(0, count, t.line):
-        e = cp.exp(cp.load(scores, j, line=t.line, fill=None) - base)
-        cp.store(scores, j, e, whole=True)
-        total = total + e
-    factor = cp.exp(old - base)
-    state[0, r] = most
-    state[1, r] = state[1, r] * factor + total.sum()
-    state[2, r] = factor
-
-
-def greater(a: Any, b: Any) -> Any:
-    """The greater of each pair of lanes, NaN if either is; unlike `max` it orders no zeros."""
-    return cp.where(a != a, a, cp.where(a > b, a, b))
-
-
-def highest(a: Any, b: Any) -> Any:
-    """The same for two numbers."""
-    return a if a != a or a > b else b
-
-
-def larger(a: Any, b: Any) -> Any:
-    """The larger of each pair of lanes; the second where one is NaN, which sums report."""
-    return cp.where(a > b, a, b)
-
-
-def largest(v: Any) -> Any:
-    """The largest of the lanes of a line."""
-    if v.line_size == 1:
-        return v[0]
-    half = v.line_size // 2
-    return largest(larger(v[:half], v[half:]))
-
-
-def masked(s: Any, masks: Any, j0: Any, j: Any, ends: Any, window: Any, t: Any) -> Any:
-    """A line of scores from key `j0 + j` on, without those that the query does not see, which sees
-    those between `ends`, counted from `j0` on."""
-    lanes = cp.i32(j) + count_up(s.line_size, cp.i32)
-    s = with_mask(s, masks, j0 + j, t)
-    s = cp.where(lanes < cp.i32(ends[1]), s, cp.Line[t.dtype, s.line_size](LOWEST))
-    if len(window) == 0:
-        return s
-    return cp.where(lanes < cp.i32(ends[0]), cp.Line[t.dtype, s.line_size](LOWEST), s)
-
-
-def with_mask(s: Any, masks: Any, j: Any, t: Any) -> Any:
-    """Scores plus the mask, or only those where it is true."""
-    if len(masks) == 0:
-        return s
-    mask = cp.load(masks[0], j, line=s.line_size)
-    if mask.dtype == cp.bool_:
-        return cp.where(mask, s, cp.Line[t.dtype, s.line_size](LOWEST))
-    return s + cp.Line[t.dtype, s.line_size](mask)
-
-
-def finish_row(memory: Any, row: Any, r: Any, t: Any) -> None:
-    """Store one query's sums over the sum of its weights; zeros where it sees no key."""
-    totals, state = memory[2], memory[3]
-    total = state[1, r]
-    factor = t.dtype(0) if total == t.dtype(0) else 1 / total
-    for c in range((t.width + t.line - 1) // t.line):
-        v = cp.load(totals[r], c * t.line, line=t.line, fill=None)
-        cp.store(row, c * t.line, v * factor)

@@ -13,7 +13,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.bands import attend_keys, finish_band
 from cubepy.kernels.attention.problem import UnitStrips
-from cubepy.kernels.attention.strips import LOWEST, highest, larger, largest, masked
+from cubepy.kernels.attention.weighing import LOWEST, highest, larger, largest, masked
 from cubepy.kernels.attention.weights import LOG2_E
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.positions import unravelled

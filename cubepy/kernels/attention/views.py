@@ -152,6 +152,19 @@ def without_column(x: Memory) -> Memory:
     return replace(x, shape=x.shape[:-1], strides=x.strides[:-1])
 
 
+def with_queries(x: Memory, rows: int) -> Memory:
+    """Heads that share keys, of one query each, as heads of so many: [..., groups, 1, n] as [...,
+    groups / rows, rows, n]."""
+    shape = *x.shape[:-3], x.shape[-3] // rows, rows, x.shape[-1]
+    strides = *x.strides[:-3], x.strides[-3] * rows, x.strides[-3], x.strides[-1]
+    return replace(x, shape=shape, strides=strides)
+
+
+def with_fewer_heads(x: Memory, rows: int) -> Memory:
+    """Keys or values for these: [..., groups, keys, n], the same for all of a group."""
+    return replace(x, shape=(*x.shape[:-3], x.shape[-3] // rows, *x.shape[-2:]))
+
+
 def pieces(x: Memory, rows: int) -> TensorMap:
     """A tensor map of rows of 128 bytes."""
     return tensor_map(x, (1, 1, rows, ROW_BYTES // x.dtype.itemsize), swizzle=ROW_BYTES)

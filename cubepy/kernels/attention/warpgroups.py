@@ -17,9 +17,9 @@ import cubepy as cp
 from cubepy.kernels.attention.parts import join_cluster, note, shared_parts
 from cubepy.kernels.attention.problem import Warpgroups
 from cubepy.kernels.attention.rows import Rows
-from cubepy.kernels.attention.strips import LOWEST
 from cubepy.kernels.attention.tiles import quotient, tile_at, turns, whole_steps
 from cubepy.kernels.attention.turning import FIRST, TURNING, turn_step
+from cubepy.kernels.attention.weighing import LOWEST
 from cubepy.kernels.attention.weights import (
     LN_2,
     LOG2_E,

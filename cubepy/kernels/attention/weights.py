@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.attention.strips import LOWEST
+from cubepy.kernels.attention.weighing import LOWEST
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.record import dataclass
 
