@@ -67,7 +67,7 @@ def strips(target: Target, p: Problem) -> Strips:
     return Strips(rows, lines, line, height, keys, p.size, p.width, p.dtype, p.is_causal)
 
 
-FEW, FEW_ROWS, FEW_KEYS = 8, 4, 256
+FEW_QUERIES, FEW_ROWS, FEW_KEYS = 8, 4, 256
 """Queries that need no packed keys, those whose sums are in registers together, and the most keys
 of a step."""
 
@@ -75,7 +75,7 @@ of a step."""
 def few(target: Target, p: Problem) -> Few | None:
     """Keys of a step fill a quarter of the second cache, with their values, and are read one by one
     from memory; None where so many queries see them that they are better packed."""
-    if p.queries > FEW:
+    if p.queries > FEW_QUERIES:
         return None
     line, size = max(1, target.line_bytes // p.dtype.itemsize), p.dtype.itemsize
     rows = even_part(p.queries, FEW_ROWS)

@@ -1,0 +1,95 @@
+"""Attention of few queries, which CPUs read keys and values once for, as they lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cubepy import kernels
+from cubepy.kernels.attention.problem import Few, Problem
+from cubepy.kernels.attention.strategies import choose, heads_together
+from cubepy.kernels.calls.inspection import record
+from cubepy.lang.annotations import spec
+from cubepy.targets import parse_target
+from tests.guarded import Guarded
+from tests.kernels.test_attention import EPS, attended, check, dtype_of, rounding_of
+from tests.kernels.test_attention_of_sequences import check_sequences, offsets, pages_of
+
+V3 = parse_target("cpu:x86-64-v3")
+
+
+@pytest.mark.parametrize("name", EPS)
+@pytest.mark.parametrize("queries", [1, 2, 3, 5, 7, 8])
+def test_of_any_shape(draw: Any, queries: int, name: str):
+    dtype, computed = dtype_of(name), EPS["f8" if name == "f8" else "f4"]
+    shapes = (((2,), 700, 80, 64), ((), 301, 33, 17), ((1, 3), 5, 8, 130), ((), 1, 3, 1))
+    for batch, keys, size, width in draw.pick.sample(shapes, 1):
+        q = draw.layout(draw.numbers.standard_normal((*batch, queries, size)).astype(dtype))
+        k = draw.layout(draw.numbers.standard_normal((*batch, keys, size)).astype(dtype))
+        v = draw.layout(draw.numbers.standard_normal((*batch, keys, width)).astype(dtype))
+        mask = draw.pick.choice((None, draw.numbers.random((queries, keys)) < 0.6))
+        causal, window = draw.pick.choice((False, True)), draw.pick.choice((None, (5, 290)))
+        out = Guarded((*batch, queries, width), dtype)
+        kernels.attention(q, k, v, causal=causal, window=window, mask=mask, out=out.array)
+        out.check(out.array)
+        sides = window or (None, None)
+        expected = attended(q, k, v, mask, causal, computed, sides, rounding_of(name))
+        check(out.array, *expected, EPS[name])
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 6])
+def test_heads_that_share_keys(draw: Any, groups: int):
+    q = draw.layout(draw.numbers.standard_normal((3, 6, 1, 40)).astype("f4"))
+    k, v = draw.numbers.standard_normal((2, 3, 6 // groups, 530, 40)).astype("f4")
+    wide = np.repeat(k, groups, 1), np.repeat(v, groups, 1)
+    sees = draw.numbers.random((6, 1, 530)) < 0.7
+    added = draw.numbers.standard_normal((3, 1, 1, 530)).astype("f4")
+    for mask in (None, sees, added):
+        out, logs = Guarded((3, 6, 1, 40), np.dtype("f4")), Guarded((3, 6, 1), np.dtype("f4"))
+        kernels.attention(q, k, v, mask=mask, return_lse=True, out=(out.array, logs.array))
+        out.check(out.array)
+        logs.check(logs.array)
+        check(out.array, *attended(q, *wide, mask, False, EPS["f4"]), EPS["f4"])
+        scores = q.astype("f8") @ wide[0].astype("f8").swapaxes(-1, -2) / 40**0.5
+        if mask is not None:
+            scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
+        np.testing.assert_allclose(logs.array, np.log(np.exp(scores).sum(-1)), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (20, 3)}])
+@pytest.mark.parametrize("heads", [(6, 2), (4, 1), (3, 3)])
+def test_a_query_of_each_sequence_in_pages(draw: Any, heads: tuple[int, int], options: Any):
+    keys = [37, 1, 300, 16, 5]
+    k = draw.numbers.standard_normal((sum(keys), heads[1], 24)).astype("f4")
+    pool, table = pages_of(k, keys, 16, draw)
+    q = draw.numbers.standard_normal((5, 1, heads[0], 24)).astype("f4")
+    out = Guarded((5, 1, heads[0], 24), np.dtype("f4"))
+    lengths = np.array(keys, "i4")
+    kernels.attention_paged(q, pool, pool, table, lengths, out=out.array, **options)
+    out.check(out.array)
+    begins = offsets([1] * 5), offsets(keys)
+    check_sequences(out.array[:, 0], q[:, 0], k, k, begins, "f4", options)
+
+
+def test_a_row_that_sees_nothing_and_numbers_that_are_none(draw: Any):
+    q, k, v = draw.numbers.standard_normal((3, 4, 1, 8)).astype("f4")
+    assert np.all(kernels.attention(q, k, v, mask=np.zeros((4, 1, 1), bool)) == 0)
+    assert np.all(kernels.attention(q, k[:, :0], v[:, :0]) == 0)
+    q[2] = np.nan
+    assert np.isnan(kernels.attention(q, k, v)).all((1, 2)).tolist() == [False, False, True, False]
+
+
+def test_keys_are_read_once_for_as_many_heads_as_leave_one_for_each_core():
+    one = Problem(32, 1, 4096, 128, 128, spec("f32[1]").dtype, False)
+    assert isinstance(choose(V3, one), Few) and not isinstance(
+        choose(V3, replace(one, queries=9)), Few
+    )
+    for cores, rows in ((1, 4), (8, 4), (16, 2), (32, 1), (64, 1)):
+        assert heads_together(replace(V3, cores=cores), 32, 4) == rows
+    specs = {"q": spec("f32[2,8,1,64]"), "k": spec("f32[2,2,99,64]"), "v": spec("f32[2,2,99,64]")}
+    (launch,) = record(kernels.attention, specs, {}, replace(V3, cores=4))
+    assert launch.arguments["q"].shape == (2, 2, 1, 4, 64)
+    assert launch.arguments["k"].shape == (2, 2, 1, 99, 64)
