@@ -16,7 +16,7 @@ GROUP = "attention"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`heads` of `queries` by `keys`, of `size` elements."""
+    """`heads` of `queries` by `keys`, of `size` elements; `shared`: heads that share keys."""
 
     heads: int
     queries: int
@@ -24,14 +24,17 @@ class Problem:
     size: int
     is_causal: bool
     floor: float
+    shared: int = 1
 
     def __str__(self) -> str:
         kind = " causal" if self.is_causal else ""
+        kind += f", {self.shared} share keys" if self.shared > 1 else ""
         return f"{self.heads} of {self.queries}x{self.keys}x{self.size}{kind}"
 
     def less(self) -> "Problem":
         """A problem of the same kind that is checked quickly."""
-        return replace(self, heads=2, queries=min(self.queries, 30), keys=30, size=16)
+        heads = 2 * self.shared
+        return replace(self, heads=heads, queries=min(self.queries, 30), keys=30, size=16)
 
 
 PROBLEMS = (
@@ -39,7 +42,8 @@ PROBLEMS = (
     Problem(8, 1024, 1024, 64, True, 1.0),
     Problem(8, 1024, 1024, 128, False, 1.0),
     Problem(12, 128, 128, 64, False, 0.8),
-    Problem(32, 1, 4096, 128, False, 0.7),
+    Problem(32, 1, 4096, 128, False, 1.2),
+    Problem(32, 1, 4096, 128, False, 1.2, shared=4),
 )
 
 
@@ -111,7 +115,8 @@ def _make_gradients(problem: Problem, small: bool) -> Case:
 
 
 def _operands(p: Problem) -> list[np.ndarray]:
-    extents = ((p.heads, n, p.size) for n in (p.queries, p.keys, p.keys))
+    few = p.heads // p.shared
+    extents = (p.heads, p.queries, p.size), (few, p.keys, p.size), (few, p.keys, p.size)
     return [make_random(shape, seed=seed) for seed, shape in enumerate(extents)]
 
 
@@ -129,7 +134,7 @@ def _torch(p: Problem, *arrays: np.ndarray) -> Contender | None:
         return None
     attend = torch.nn.functional.scaled_dot_product_attention
     whole = (peers.as_torch(x)[None] for x in arrays)  # its fast form takes four axes
-    call = partial(attend, *whole, is_causal=p.is_causal)
+    call = partial(attend, *whole, is_causal=p.is_causal, enable_gqa=p.shared > 1)
     return Contender("torch", lambda: call()[0], "returned", _bytes(*arrays, arrays[0]))
 
 
@@ -138,6 +143,7 @@ def _bytes(*arrays: np.ndarray) -> int:
 
 
 def _expected(p: Problem, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    k, v = (np.repeat(x, p.shared, 0) for x in (k, v))
     return _weights(p, q, k) @ to_f64(v)
 
 
