@@ -59,6 +59,16 @@ def test_heads_that_share_keys(draw: Any, groups: int):
         np.testing.assert_allclose(logs.array, np.log(np.exp(scores).sum(-1)), 1e-5, 1e-5)
 
 
+@pytest.mark.parametrize("shape", [(3, 1, 130, 24), (1, 130, 24), (130, 24), (2, 1, 1, 130, 24)])
+def test_heads_that_broadcasting_gives_the_same_keys(draw: Any, shape: tuple[int, ...]):
+    q = draw.layout(draw.numbers.standard_normal((3, 6, 1, 24)).astype("f4"))
+    k = draw.numbers.standard_normal(shape).astype("f4")
+    v = draw.numbers.standard_normal(shape[-2:]).astype("f4")
+    for mask in (None, draw.numbers.random((6, 1, 130)) < 0.7):
+        out = kernels.attention(q, k, v, mask=mask)
+        check(out, *attended(q, k, v, mask, False, EPS["f4"]), EPS["f4"])
+
+
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (20, 3)}])
 @pytest.mark.parametrize("heads", [(6, 2), (4, 1), (3, 3)])
 def test_a_query_of_each_sequence_in_pages(draw: Any, heads: tuple[int, int], options: Any):

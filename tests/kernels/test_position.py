@@ -43,6 +43,10 @@ def test_columns_are_cut_in_bands_and_chunks(draw: Any, dtype: str):
                 getattr(kernels, name)(y, -2, out=out.array)
                 out.check(out.array)
                 np.testing.assert_array_equal(out.array, getattr(np, name)(y, -2))
+                wide = np.full((*y.shape[:-2], 2 * y.shape[-1]), -7)
+                getattr(kernels, name)(y, -2, out=wide[..., ::2])
+                np.testing.assert_array_equal(wide[..., ::2], out.array)
+                assert np.all(wide[..., 1::2] == -7)
 
 
 def test_long_rows_are_cut(draw: Any):

@@ -30,6 +30,7 @@ from cubepy.kernels.attention.views import (
     column,
     computed,
     headed,
+    heads_of_one,
     result_of,
     result_type,
     scale_of,
@@ -155,8 +156,9 @@ def _plan(
         return
     factors = q.dtype if all(is_dense(m, -1) for m in (q, k, v)) else None
     heads, queries = prod(batch), q.shape[-2]
-    if groups and queries == 1 and not (causal or window):
-        queries = heads_together(planner.target, heads, groups)
+    shared = groups or heads_of_one(batch, k, v)
+    if shared > 1 and queries == 1 and not (causal or window):
+        queries = heads_together(planner.target, heads, shared)
         heads //= queries
         views = [with_queries(views[0], queries), *views[1:3], with_queries(views[3], queries)]
         views[1:3] = [with_fewer_heads(m, queries) for m in views[1:3]]

@@ -109,6 +109,12 @@ def _batch(function: str, q: Memory, k: Memory, v: Memory) -> tuple[tuple[int, .
     raise wrong(function, reason, "the heads of `q` are a multiple of those of `k` and `v`")
 
 
+def heads_of_one(batch: tuple[int, ...], k: Memory, v: Memory) -> int:
+    """How many heads broadcasting gives the same keys and values; 0 where it does not."""
+    is_one = all(m.shape[-3:-2] in ((), (1,)) for m in (k, v))
+    return batch[-1] if batch and is_one else 0
+
+
 def split(x: Memory, groups: int) -> Memory:
     """Heads as those of the keys by those that share them."""
     if not groups:
