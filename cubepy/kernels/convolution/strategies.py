@@ -34,8 +34,8 @@ CUBES = 4
 MOVED, TURNED, READ = 0.5, 0.8, 4
 """Cycles in which a cube brings an element of the array, as it lies or turned, and a line of
 weights (Zen 5)."""
-ONE_PRODUCT = ("znver4", "icelake-client", "tigerlake", "rocketlake", "cannonlake")
-"""CPUs that multiply and add one line of 64 bytes in a cycle; others two."""
+ONE_PRODUCT = ("znver1", "znver4", "icelake-client", "tigerlake", "rocketlake", "cannonlake")
+"""CPUs that multiply and add one line in a cycle, of 64 bytes or, Zen 1, 32; others two."""
 UNEVEN = 0.1
 """How much of the work of a cube a core may wait for others."""
 UNITS = 256
