@@ -466,6 +466,7 @@ def test_right_factors_that_no_cache_holds_are_prefetched(monkeypatch, dtype: st
     """Products of few rows, which ask for memory behind the factor's end, give what others do."""
     target, numbers = cpu_device().target, np.random.default_rng(8)
     monkeypatch.setattr(strategies, "FAR", 0)
+    monkeypatch.setattr(strategies, "fills_cache_lines", lambda target: True)
     monkeypatch.setattr(entry, "_PLANS", Plans())
     for m, k, n in ((1, 130, 77), (3, 67, 130), (16, 515, 40), (13, 8, 2100), (1, 3, 1)):
         a, b = (numbers.standard_normal(s).astype(dtype) for s in ((m, k), (k, n)))
@@ -477,3 +478,11 @@ def test_right_factors_that_no_cache_holds_are_prefetched(monkeypatch, dtype: st
             assert (error <= limit).all()
     p = entry.Problem(1, 64, 64, (), f32, f32, f32, ROWS, ROWS)
     assert strategies.streams(target, p).ahead and strategies.dots(target, p).ahead
+
+
+def test_short_lines_are_not_prefetched():
+    p = entry.Problem(1, 4096, 4096, (), f32, f32, f32, ROWS, ROWS)
+    for arch, is_ahead in (("x86-64-v3", False), ("x86-64-v4", True)):
+        target = parse_target(f"cpu:{arch}")
+        assert bool(strategies.streams(target, p).ahead) == is_ahead
+        assert bool(strategies.dots(target, p).ahead) == is_ahead
