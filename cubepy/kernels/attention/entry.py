@@ -11,7 +11,6 @@ from cubepy.kernels.attention.boxes import boxed, gathered, with_values
 from cubepy.kernels.attention.on_cpus import attend_strips
 from cubepy.kernels.attention.problem import (
     Configuration,
-    Few,
     Problem,
     Squares,
     Strips,
@@ -183,7 +182,7 @@ def _launch(
     common = {"q": q, "k": k, "v": v, "out": out, "logs": logs, "masks": masks, "window": window}
     common |= {"scale": scale, "t": t}
     bands = -(-p.queries // t.height)
-    if isinstance(t, Strips | Few):
+    if isinstance(t, Strips):
         planner.launch(attend_strips, p.heads * bands, **common)
     elif isinstance(t, UnitStrips):
         from cubepy.kernels.attention.unit_strips import attend_unit_strips

@@ -22,12 +22,12 @@ def attend_few(arrays: Any, first: Any, extras: Any, window: Any, scale: Any, t:
     count = min(t.height, queries.shape[0] - first)
     near = cp.shared((t.height, t.pitch), t.dtype)
     scores = cp.shared((t.height, t.keys + t.line), t.dtype)
-    totals = cp.shared((t.height, t.wide), t.dtype)
+    totals = cp.shared((t.height, t.tiles * t.step), t.dtype)
     state = cp.shared((3, t.height), t.dtype)
     for r in range((count + t.rows - 1) // t.rows * t.rows):
         bring_query(queries, near[r], min(first + r, queries.shape[0] - 1), scale, t)
         state[0, r], state[1, r] = t.dtype(LOWEST), t.dtype(0)
-        for c in range(0, t.wide, t.step):
+        for c in range(0, t.tiles * t.step, t.step):
             cp.store(totals[r], c, cp.Line[t.dtype, t.step](0), whole=True)
 
     def pack(j0: Any, now: Any) -> None:
@@ -56,16 +56,26 @@ def bring_query(q: Any, near: Any, i: Any, scale: Any, t: Any) -> None:
         cp.store(near, d, v * t.dtype(scale), whole=True)
 
 
+def in_groups(do: Any, count: Any, t: Any) -> None:
+    """Go through `count` keys, several together, the last ones one by one. `do`: a function of the
+    first of some and how many they are."""
+    whole = count // t.together * t.together
+    for j in range(0, whole, t.together):
+        do(j, t.together)
+    for j in range(whole, count):
+        do(j, 1)
+
+
 # Scores
 
 
 def score_keys(near: Any, keys: Any, scores: Any, j0: Any, count: Any, t: Any) -> None:
     """The scores of `count` keys from `j0` on, with zeros up to the end of the last line."""
-    whole = count // t.together * t.together
-    for j in range(0, whole, t.together):
-        score_some(near, keys, scores, j0, j, t.together, t)
-    for j in range(whole, count):
-        score_some(near, keys, scores, j0, j, 1, t)
+
+    def score(j: Any, together: Any) -> None:
+        score_some(near, keys, scores, j0, j, together, t)
+
+    in_groups(score, count, t)
     for u in cp.unroll(range(t.rows)):
         for j in range(count, (count + t.line - 1) // t.line * t.line):
             scores[u, j] = t.dtype(0)
@@ -100,18 +110,18 @@ def add_products(near: Any, rows: Any, found: Any, d: Any, fill: Any, t: Any) ->
 def scale_totals(totals: Any, factors: Any, t: Any) -> None:
     """What was added so far, over the new greatest score."""
     for u in cp.unroll(range(t.rows)):
-        for c in range(0, t.wide, t.step):
+        for c in range(0, t.tiles * t.step, t.step):
             v = cp.load(totals[u], c, line=t.step, fill=None)
             cp.store(totals[u], c, v * factors[u], whole=True)
 
 
 def add_values(weights: Any, values: Any, totals: Any, j0: Any, count: Any, t: Any) -> None:
     """Add `count` values from `j0` on, times their weights."""
-    whole = count // t.together * t.together
-    for j in range(0, whole, t.together):
-        add_some(weights, values, totals, j0, j, t.together, t)
-    for j in range(whole, count):
-        add_some(weights, values, totals, j0, j, 1, t)
+
+    def add(j: Any, together: Any) -> None:
+        add_some(weights, values, totals, j0, j, together, t)
+
+    in_groups(add, count, t)
 
 
 def add_some(

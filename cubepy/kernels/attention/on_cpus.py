@@ -23,7 +23,7 @@ def attend_strips(
     masks: Any,
     window: Any,
     scale: float,
-    t: cp.Comptime[Strips | Few],
+    t: cp.Comptime[Strips],
 ) -> None:
     """A cube for `t.height` queries of each head: `q` is [..., queries, size], `k` [..., keys,
     size], `v` [..., keys, width], masks [..., queries, keys]; `logs`: perhaps what the logarithms
@@ -47,7 +47,7 @@ def attend_ragged_strips(
     marks: Any,
     window: Any,
     scale: float,
-    t: cp.Comptime[Strips | Few],
+    t: cp.Comptime[Strips],
     is_guarded: cp.Comptime[bool],
 ) -> None:
     """A cube for a slot of `t.height` queries of each head, see `rows.band_at`: `q` is [tokens,

@@ -68,39 +68,11 @@ class Strips:
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
-    """How a CPU divides attention of few queries.
+class Few(Strips):
+    """How a CPU divides attention of few queries, of which nothing is packed: the scores of
+    `together` keys, in lines along their elements, are in registers at a time."""
 
-    `rows` queries by `together` keys, in lines of `line` elements, have sums in registers, and
-    `rows` queries by `lines` lines of as many values. A cube has `height` queries and takes `keys`
-    keys at a time. `size`, `width`: elements of a query, of a value.
-    """
-
-    rows: int
-    together: int
-    lines: int
-    line: int
-    height: int
-    keys: int
-    size: int
-    width: int
-    dtype: DType
-    is_causal: bool
-
-    @property
-    def pitch(self) -> int:
-        """The size in whole lines."""
-        return -(-self.size // self.line) * self.line
-
-    @property
-    def step(self) -> int:
-        """Elements of values that are added at a time."""
-        return self.lines * self.line
-
-    @property
-    def wide(self) -> int:
-        """The width in whole steps."""
-        return max(1, -(-self.width // self.step)) * self.step
+    together: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -592,4 +564,4 @@ class Sequences:
     page: int
 
 
-Configuration = Strips | Few | UnitStrips | Squares | Fragments | Warpgroups
+Configuration = Strips | UnitStrips | Squares | Fragments | Warpgroups

@@ -23,7 +23,7 @@ from cubepy.kernels.attention.boxes import (
 from cubepy.kernels.attention.entry import SCALES
 from cubepy.kernels.attention.on_cpus import attend_ragged_strips
 from cubepy.kernels.attention.parts import join_sequences
-from cubepy.kernels.attention.problem import Few, Fragments, Problem, Squares, Strips, Warpgroups
+from cubepy.kernels.attention.problem import Fragments, Problem, Squares, Strips, Warpgroups
 from cubepy.kernels.attention.ragged import attend_ragged
 from cubepy.kernels.attention.ragged_fragments import attend_ragged_fragments
 from cubepy.kernels.attention.rows import FAR, slots
@@ -195,7 +195,7 @@ def _plan(
     common = {"q": q, "k": k, "v": v, "out": result, "marks": marks, "window": reach}
     common |= {"scale": float(scale), "t": t, "is_guarded": not get("checked")}
     bands = slots(tokens, sequences, t.height) if starts else sequences * -(-queries // t.height)
-    if isinstance(t, Strips | Few):
+    if isinstance(t, Strips):
         planner.launch(attend_ragged_strips, heads * bands, **common)
     elif isinstance(t, Squares):
         cubes = heads * bands * -(-p.width // t.width)

@@ -91,7 +91,8 @@ def few(target: Target, p: Problem) -> Few | None:
     height = -(-p.queries // rows) * rows
     wide = max(1, -(-p.width // line))
     lines = gcd(wide, FEW_ROWS // rows)  # no line of a value ends early
-    return Few(rows, together, lines, line, height, keys, p.size, p.width, p.dtype, p.is_causal)
+    sizes = p.size, p.width, p.dtype, p.is_causal
+    return Few(rows, lines, line, height, keys, *sizes, together)
 
 
 def heads_together(target: Target, heads: int, groups: int) -> int:

@@ -52,25 +52,27 @@ def read_line(x: Any, j: Any, find: Any, fill: Any) -> Any:
     return v if v.dtype == find.dtype else find.dtype(v)
 
 
+def beats(v: Any, best: Any, find: Any) -> Any:
+    """Whether elements are better than the best so far."""
+    if find.dtype.is_float:  # what is not less or equal is greater, or NaN
+        return ~(v <= best if find.is_max else v >= best) & (best == best)
+    return v > best if find.is_max else v < best
+
+
 def better_of(state: Any, v: Any, here: Any, find: Any) -> Any:
     """The running result after a line whose indices are `here`."""
     best, at = state
-    if find.dtype.is_float:  # what is not less or equal is greater, or NaN
-        is_better = ~(v <= best if find.is_max else v >= best) & (best == best)
-    else:
-        is_better = v > best if find.is_max else v < best
+    is_better = beats(v, best, find)
     return cp.where(is_better, v, best), cp.where(is_better, here, at)
 
 
 def first_of(a: Any, b: Any, find: Any) -> Any:
     """The better of two running results, of equal ones that with the lower index."""
     (best, at), (v, here) = a, b
-    is_better = v > best if find.is_max else v < best
     is_equal = v == best
     if find.dtype.is_float:
-        is_better = is_better | ((v != v) & (best == best))
         is_equal = is_equal | ((v != v) & (best != best))
-    is_better = is_better | (is_equal & (here < at))
+    is_better = beats(v, best, find) | (is_equal & (here < at))
     return cp.where(is_better, v, best), cp.where(is_better, here, at)
 
 

@@ -30,8 +30,7 @@ class ReduceTiling:
 
     `line` elements at a time, `unroll` lines (of columns: or rows) side by side; `band` results (or
     columns) in a cube, each over `chunk` positions of the slowest reduced axis. `kept` axes are not
-    reduced. Rows are prefetched `ahead` rows before they are
-    needed, 0 for not.
+    reduced. Rows are prefetched `ahead` rows before they are needed, 0 for not.
     """
 
     kept: int
