@@ -7,11 +7,13 @@ follows the kernel's regions. Registers map one to one to IR values.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from cubepy.artifact import host_symbol
 from cubepy.compilers.llvm import amx, dots, memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.chains import stores_running_integers
+from cubepy.compilers.llvm.extrema import plain_folds
 from cubepy.compilers.llvm.jumps import Edge, Loop, Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
 from cubepy.compilers.llvm.scratch import ScratchPlan
@@ -67,6 +69,11 @@ class Emitter(UnitLoops):
         self.orders_storage = any(op.row is ops.SYNC_STORAGE for op in kernel.body.walk())
 
     # Values
+
+    @cached_property
+    def folds(self) -> frozenset[Op]:
+        """Extremes that LLVM makes lines of."""
+        return plain_folds(self.kernel)
 
     def constant_of(self, value: Value) -> int | float | None:
         """The number of a constant, which a line has in every lane."""

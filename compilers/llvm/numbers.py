@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.conversions import convert
+from cubepy.compilers.llvm.extrema import (
+    EXTREMA,
+    extreme_beside,
+    extreme_text,
+    orders_by_hand,
+)
 from cubepy.compilers.llvm.literals import literal, splat
 from cubepy.compilers.llvm.writer import IN_PARALLEL, Writer, constant
 from cubepy.ir import ops
@@ -46,6 +52,8 @@ def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str, strict: bool = 
     if not dtype.is_float and row in spell.INTEGER_BINARY:
         wrap = "nsw " if dtype in INDICES and row in (ops.ADD, ops.SUB, ops.MUL) else ""
         return e.w.value(f"{spell.INTEGER_BINARY[row]} {wrap}{name} {a}, {b}")
+    if row in EXTREMA and orders_by_hand(e.target, t):
+        return extreme_text(e, row, t, a, b)
     table = (
         spell.FLOAT_INTRINSICS
         if dtype.is_float
@@ -57,6 +65,20 @@ def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str, strict: bool = 
 def _binary(e: Emitter, op: Op) -> str:
     a, b = e.operands(op)
     return binary_text(e, op.row, op.result.type, a, b, bool(op.attrs.get("strict")))
+
+
+def _extreme(e: Emitter, op: Op) -> str:
+    t, (a, b) = op.result.type, e.operands(op)
+    if not orders_by_hand(e.target, t):
+        return binary_text(e, op.row, t, a, b)
+    numbers = [e.constant_of(v) for v in op.operands]
+    if numbers[1] is not None:
+        return extreme_beside(e, op.row, t, a, numbers[1], b)
+    if numbers[0] is not None:
+        return extreme_beside(e, op.row, t, b, numbers[0], a)
+    if op in e.folds:
+        return e.intrinsic(spell.FLOAT_INTRINSICS[op.row], t, a, b)
+    return extreme_text(e, op.row, t, a, b)
 
 
 def _unary_float(e: Emitter, op: Op) -> str:
@@ -441,9 +463,8 @@ HANDLERS: dict[OpDef, Emit] = {
     ops.SHUFFLE: _shuffle,
     ops.LANE_MASK: _lane_mask,
 }
-HANDLERS |= dict.fromkeys(
-    (ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.MIN, ops.MAX, ops.AND, ops.OR, ops.XOR), _binary
-)
+HANDLERS |= dict.fromkeys((ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.AND, ops.OR, ops.XOR), _binary)
+HANDLERS |= dict.fromkeys(EXTREMA, _extreme)
 HANDLERS |= dict.fromkeys(
     (ops.SQRT, ops.FLOOR, ops.CEIL, ops.TRUNC, ops.RINT, ops.COPYSIGN, ops.FMA), _unary_float
 )
