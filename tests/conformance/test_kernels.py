@@ -460,6 +460,8 @@ def test_attention(on: On):
     sees[:, 0] = True
     found = on(cp.kernels.attention, q, k, v, mask=sees)
     np.testing.assert_allclose(found, attended(q, *wide, sees), 1e-4, 1e-5)
+    unseen = on(cp.kernels.attention, q, k, np.full_like(v, np.nan), mask=np.zeros_like(sees))
+    assert (unseen == 0).all()
     found = on(cp.kernels.attention, q, k, v, causal=True)
     expected = attended(q, *wide, np.tril(np.ones((21, 37), bool)))
     np.testing.assert_allclose(found, expected, 1e-4, 1e-5)

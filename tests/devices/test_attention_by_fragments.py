@@ -11,7 +11,7 @@ import pytest
 import cubepy as cp
 from cubepy.kernels.attention import entry, sequences
 from cubepy.kernels.calls.plans import Plans
-from tests.devices.test_attention_on_hopper import DTYPES, RNG, attended, check
+from tests.devices.test_attention_on_hopper import DTYPES, RNG, attended, check, check_unseen
 from tests.devices.test_sequences_on_hopper import LENGTHS, OPTIONS, check_paged, check_ragged
 
 SIZES = (8, 40, 64, 72, 128, 136, 256)
@@ -122,6 +122,11 @@ def test_nothing_is_left_of_a_row_of_nan(gpu: str):
     found = cp.kernels.attention(*held).numpy()
     assert np.isnan(found[77]).all()
     assert not np.isnan(np.delete(found, 77, 0)).any()
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(3, 2000), (200, 70), (200, 3000)])
+def test_queries_that_see_nothing(gpu: str, queries: int, keys: int):
+    check_unseen(gpu, queries, keys, "f16")
 
 
 def test_other_types_of_results(gpu: str):

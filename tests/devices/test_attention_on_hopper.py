@@ -211,6 +211,24 @@ def test_nothing_is_left_of_a_row_of_nan(hopper: str):
     assert not np.isnan(np.delete(found, 77, 0)).any()
 
 
+def check_unseen(device: str, queries: int, keys: int, dtype: str) -> None:
+    """Zeros are what queries give that see no key, whatever values are."""
+    kind = DTYPES[dtype][0]
+    q, k = (RNG.standard_normal((2, 3, n, 64)).astype(kind) for n in (queries, keys))
+    sees = (np.arange(queries) % 2 == 1)[:, None] & np.ones(keys, bool)
+    for value in (np.nan, np.inf):
+        given = [cp.asarray(x, device=device) for x in (q, k, np.full_like(k, value), sees)]
+        found = cp.kernels.attention(*given[:3], mask=given[3]).numpy().astype("f4")
+        assert (found[:, :, ::2] == 0).all()
+        assert not np.isfinite(found[:, :, 1::2]).any()
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(3, 2000), (200, 70), (200, 3000)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_queries_that_see_nothing(hopper: str, queries: int, keys: int, dtype: str):
+    check_unseen(hopper, queries, keys, dtype)
+
+
 def test_parts_of_keys(hopper: str):
     check(hopper, (2, 8, 1, 128), (2, 2, 5000, 128))
     check(hopper, (2, 8, 3, 64), (2, 2, 1001, 64), width=128)

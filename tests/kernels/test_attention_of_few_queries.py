@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cubepy import kernels
+from cubepy.compilers.llvm.compiler import LlvmCompiler
 from cubepy.kernels.attention.problem import Few, Problem
 from cubepy.kernels.attention.strategies import choose, heads_together
 from cubepy.kernels.calls.inspection import record
@@ -90,6 +91,43 @@ def test_a_row_that_sees_nothing_and_numbers_that_are_none(draw: Any):
     assert np.all(kernels.attention(q, k[:, :0], v[:, :0]) == 0)
     q[2] = np.nan
     assert np.isnan(kernels.attention(q, k, v)).all((1, 2)).tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("queries", [1, 9])
+def test_a_query_that_sees_nothing_gives_zeros_of_values_that_are_no_numbers(
+    queries: int, dtype: str
+):
+    q = np.ones((3, queries, 20), dtype)
+    sees = np.arange(queries)[:, None] % 2 > np.zeros(70)
+    for value in (np.nan, np.inf):
+        k, v = np.ones((3, 70, 20), dtype), np.full((3, 70, 20), value, dtype)
+        found, logs = kernels.attention(q, k, v, mask=sees, return_lse=True)
+        assert np.all(found[:, ::2] == 0) and np.all(logs[:, ::2] == -np.inf)
+        assert not np.isfinite(found[:, 1::2]).any()
+
+
+@pytest.mark.parametrize("queries", [1, 3, 8, 9])
+def test_sums_of_many_equal_weights_are_close(queries: int):
+    """A sum that takes one key after the other is 2e-4 off."""
+    keys, v = np.zeros((20000, 16), "f4"), np.full((20000, 16), 0.1, "f4")
+    found = kernels.attention(np.ones((queries, 16), "f4"), keys, v)
+    np.testing.assert_allclose(found, v[:queries], 1e-5)
+
+
+@pytest.mark.parametrize("queries", [1, 9])
+def test_sequences_that_grow_compile_seldom(queries: int, monkeypatch: pytest.MonkeyPatch):
+    built, build = list[str](), LlvmCompiler.build
+
+    def noted(self: LlvmCompiler, *args: Any, **options: Any) -> Any:
+        built.append("")
+        return build(self, *args, **options)
+
+    monkeypatch.setattr(LlvmCompiler, "build", noted)
+    for count in range(1, 300, 2):
+        x = np.ones((3, count, 28), "f4")
+        kernels.attention(np.ones((3, queries, 28), "f4"), x, x)
+    assert len(built) <= 8
 
 
 def test_keys_are_read_once_for_as_many_heads_as_leave_one_for_each_core():

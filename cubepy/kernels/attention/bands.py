@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
+from cubepy.kernels.attention.weighing import inverse, portion
 from cubepy.kernels.attention.window import has_ends, seen_from, seen_to
 
 
@@ -39,8 +40,7 @@ def finish_band(
 
 def finish_row(totals: Any, state: Any, row: Any, r: Any, t: Any) -> None:
     """Store one query's sums over the sum of its weights; zeros where it sees no key."""
-    total = state[1, r]
-    factor = t.dtype(0) if total == t.dtype(0) else 1 / total
+    share = inverse(state[1, r])
     for c in range((t.width + t.line - 1) // t.line):
         v = cp.load(totals[r], c * t.line, line=t.line, fill=None)
-        cp.store(row, c * t.line, v * factor)
+        cp.store(row, c * t.line, portion(v, share))

@@ -23,12 +23,14 @@ def attend_few(arrays: Any, first: Any, extras: Any, window: Any, scale: Any, t:
     near = cp.shared((t.height, t.pitch), t.dtype)
     scores = cp.shared((t.height, t.keys + t.line), t.dtype)
     totals = cp.shared((t.height, t.tiles * t.step), t.dtype)
+    added = cp.shared((t.rows, t.tiles * t.step), t.dtype)
     state = cp.shared((3, t.height), t.dtype)
     for r in range((count + t.rows - 1) // t.rows * t.rows):
         bring_query(queries, near[r], min(first + r, queries.shape[0] - 1), scale, t)
         state[0, r], state[1, r] = t.dtype(LOWEST), t.dtype(0)
         for c in range(0, t.tiles * t.step, t.step):
             cp.store(totals[r], c, cp.Line[t.dtype, t.step](0), whole=True)
+            cp.store(added[r % t.rows], c, cp.Line[t.dtype, t.step](0), whole=True)
 
     def pack(j0: Any, now: Any) -> None:
         """Keys and values are read as they lie."""
@@ -40,8 +42,8 @@ def attend_few(arrays: Any, first: Any, extras: Any, window: Any, scale: Any, t:
         for u in range(t.rows):
             mask = tuple(m[min(i + u, queries.shape[0] - 1)] for m in masks)
             weigh_row(scores[r + u], mask, state, r + u, i + u, j0, seen, window, t)
-        scale_totals(totals[r:], state[2, r:], t)
-        add_values(scores[r:], values, totals[r:], j0, seen, t)
+        add_values(scores[r:], values, added, j0, seen, t)
+        keep(added, totals[r:], state[2, r:], t)
 
     attend_keys(pack, attend, first, count, keys.count, window, t)
     finish_band(
@@ -107,43 +109,44 @@ def add_products(near: Any, rows: Any, found: Any, d: Any, fill: Any, t: Any) ->
 # Values
 
 
-def scale_totals(totals: Any, factors: Any, t: Any) -> None:
-    """What was added so far, over the new greatest score."""
-    for u in cp.unroll(range(t.rows)):
-        for c in range(0, t.tiles * t.step, t.step):
-            v = cp.load(totals[u], c, line=t.step, fill=None)
-            cp.store(totals[u], c, v * factors[u], whole=True)
-
-
-def add_values(weights: Any, values: Any, totals: Any, j0: Any, count: Any, t: Any) -> None:
+def add_values(weights: Any, values: Any, added: Any, j0: Any, count: Any, t: Any) -> None:
     """Add `count` values from `j0` on, times their weights."""
 
     def add(j: Any, together: Any) -> None:
-        add_some(weights, values, totals, j0, j, together, t)
+        add_some(weights, values, added, j0, j, together, t)
 
     in_groups(add, count, t)
 
 
-def add_some(
-    weights: Any, values: Any, totals: Any, j0: Any, j: Any, together: Any, t: Any
-) -> None:
+def add_some(weights: Any, values: Any, added: Any, j0: Any, j: Any, together: Any, t: Any) -> None:
     """Add the values of some keys, a few lines at a time, whose sums are in registers."""
     rows = tuple(values.row(j0 + j + n) for n in range(together))
     whole = t.width // t.step * t.step
     for c in range(0, whole, t.step):
-        add_lines(weights, rows, totals, j, c, None, t)
+        add_lines(weights, rows, added, j, c, None, t)
     if whole < t.width:
-        add_lines(weights, rows, totals, j, whole, 0, t)
+        add_lines(weights, rows, added, j, whole, 0, t)
 
 
-def add_lines(weights: Any, rows: Any, totals: Any, j: Any, c: Any, fill: Any, t: Any) -> None:
+def add_lines(weights: Any, rows: Any, added: Any, j: Any, c: Any, fill: Any, t: Any) -> None:
     """Add the lines of values from element `c` on."""
     found = cp.local(t.rows, cp.Line[t.dtype, t.step])
     for u in cp.unroll(range(t.rows)):
-        found[u] = cp.load(totals[u], c, line=t.step, fill=None)
+        found[u] = cp.load(added[u], c, line=t.step, fill=None)
     for n in cp.unroll(range(len(rows))):
         v = cp.Line[t.dtype, t.step](cp.load(rows[n], c, line=t.step, fill=fill))
         for u in cp.unroll(range(t.rows)):
             found[u] = found[u] + v * weights[u, j + n]
     for u in cp.unroll(range(t.rows)):
-        cp.store(totals[u], c, found[u], whole=True)
+        cp.store(added[u], c, found[u], whole=True)
+
+
+def keep(added: Any, totals: Any, factors: Any, t: Any) -> None:
+    """Bring the sums of a step to those so far, which are over the new greatest score now. Sums of
+    sums round less often than one sum of all keys."""
+    for u in cp.unroll(range(t.rows)):
+        for c in range(0, t.tiles * t.step, t.step):
+            old = cp.load(totals[u], c, line=t.step, fill=None)
+            new = cp.load(added[u], c, line=t.step, fill=None)
+            cp.store(totals[u], c, old * factors[u] + new, whole=True)
+            cp.store(added[u], c, cp.Line[t.dtype, t.step](0), whole=True)

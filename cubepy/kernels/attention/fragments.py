@@ -16,13 +16,12 @@ from cubepy.kernels.attention.parts import joined, note
 from cubepy.kernels.attention.problem import CHUNK, Fragments
 from cubepy.kernels.attention.rows import Rows
 from cubepy.kernels.attention.tiles import tile_at, turns, whole_steps
-from cubepy.kernels.attention.weighing import LOWEST
+from cubepy.kernels.attention.weighing import LOWEST, inverse, portion
 from cubepy.kernels.attention.weights import (
     LN_2,
     LOG2_E,
     factor_words,
     hidden,
-    inverse,
     seen_by,
     weigh,
     whole,
@@ -292,7 +291,7 @@ def store(row: Any, g: Any, sums: Any, place: Any, share: Any, elements: int) ->
     """Store the pairs of neighbours that a unit has of a row, of a block and its half."""
     r, half = place
     for j in cp.unroll(range(elements // 8)):
-        pair = cp.load(sums, (r, 4 * j + 2 * half), line=2) * share
+        pair = portion(cp.load(sums, (r, 4 * j + 2 * half), line=2), share)
         cp.store(row, 8 * j + g.unit % 4 * 2, row.dtype(pair), whole=True)
 
 

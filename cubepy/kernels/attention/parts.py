@@ -12,8 +12,8 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.problem import CLUSTER
 from cubepy.kernels.attention.tiles import head_at, maker, quotient
-from cubepy.kernels.attention.weighing import LOWEST
-from cubepy.kernels.attention.weights import LN_2, inverse, whole
+from cubepy.kernels.attention.weighing import LOWEST, inverse, portion
+from cubepy.kernels.attention.weights import LN_2, whole
 
 LEAST_TOP = -(2.0**127)
 """What large scales leave of the least masks, so that they differ from no weight at all."""
@@ -34,8 +34,8 @@ def note(parts: Any, place: Any, g: Any, sums: Any, state: Any, count: Any, t: A
         if row < count:
             results = parts[0][place[0], place[1], row]
             for j in cp.unroll(range(t.width // 8)):
-                results[8 * j + column] = sums[4 * j + 2 * half] * share
-                results[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
+                results[8 * j + column] = portion(sums[4 * j + 2 * half], share)
+                results[8 * j + column + 1] = portion(sums[4 * j + 2 * half + 1], share)
             if column == 0:
                 size = parts[1][place[0], place[1], row]
                 top = max(state[half] * g.factor - t.shift, cp.f32(LEAST_TOP))

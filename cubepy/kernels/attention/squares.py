@@ -12,7 +12,7 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.problem import Squares
 from cubepy.kernels.attention.rows import Rows, band_at
-from cubepy.kernels.attention.weighing import LOWEST, highest, larger, largest
+from cubepy.kernels.attention.weighing import LOWEST, highest, inverse, larger, largest, portion
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.cubes import add, over_group
 from cubepy.kernels.calls.positions import product, unravelled
@@ -97,10 +97,10 @@ def attend_square(
     at, c = unit_of(t)[0] * t.rows, c0 + unit_of(t)[1] * t.line
     for r in cp.unroll(range(t.rows)):
         i, total = first + at + r, over_row(sums[r], parts, at + r, add, t)
-        factor = t.dtype(0) if total == t.dtype(0) else 1 / total
+        share = inverse(total)
         for w in cp.unroll(range(t.wide // t.line)):
             if i < queries:
-                v = totals[r, w] * factor
+                v = portion(totals[r, w], share)
                 v = v if result.dtype == t.dtype else result.dtype(v)
                 cp.store(result[i], c + w * t.side * t.line, v)
         note_logs(logs, i, tops[r], total, c)

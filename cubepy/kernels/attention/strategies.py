@@ -58,14 +58,19 @@ def strips(target: Target, p: Problem) -> Strips:
     rows = even_part(p.queries, most) if p.queries <= 4 * most else most
     step, size = line * lines, p.dtype.itemsize
     keys = target.cache_bytes // 4 // ((p.size + p.width + 2 * step) * size)
-    keys = min(keys, max(target.near_bytes // 2 // (rows * size), step), -(-p.keys // step) * step)
-    keys = max(1, keys // step) * step
+    keys = min(keys, max(target.near_bytes // 2 // (rows * size), step))
+    keys = min(max(1, keys // step) * step, in_steps(p.keys, step))
     room = target.cache_bytes // 4 // (size * max(1, p.width + step))
     height = min(p.queries, HIGHEST, max(rows, room))
     while p.heads * -(-p.queries // height) < CUBES * target.cores and height > 8 * rows:
         height = -(-height // 2)
     height = -(-height // rows) * rows
     return Strips(rows, lines, line, height, keys, p.size, p.width, p.dtype, p.is_causal)
+
+
+def in_steps(keys: int, step: int) -> int:
+    """Room for some keys in steps. Few lengths have code of their own: sequences grow by a key."""
+    return step << (max(1, -(-keys // step)) - 1).bit_length()
 
 
 FEW_QUERIES, FEW_ROWS, FEW_KEYS = 8, 4, 256
@@ -86,8 +91,8 @@ def few(target: Target, p: Problem) -> Few | None:
     rows = even_part(p.queries, FEW_ROWS)
     is_far = p.heads * p.keys * (p.size + p.width) * size > FAR * target.cache_bytes
     together = 1 if is_far and not fills_cache_lines(target) else FEW_ROWS // rows
-    keys = min(FEW_KEYS, target.cache_bytes // 4 // (max(1, p.size + p.width) * size), p.keys)
-    keys = max(1, -(-keys // line)) * line
+    keys = min(FEW_KEYS, target.cache_bytes // 4 // (max(1, p.size + p.width) * size))
+    keys = max(1, keys // line) * line
     height = -(-p.queries // rows) * rows
     wide = max(1, -(-p.width // line))
     lines = gcd(wide, FEW_ROWS // rows)  # no line of a value ends early
@@ -117,7 +122,7 @@ def unit_strips(target: Target, p: Problem) -> UnitStrips | None:
     while p.heads * -(-p.queries // height) < CUBES * target.cores and height > 8 * PANEL:
         height = -(-height // 2)
     height = -(-height // PANEL) * PANEL
-    keys = min(UNIT_KEYS, -(-p.keys // PANEL) * PANEL)
+    keys = min(UNIT_KEYS, in_steps(p.keys, PANEL))
     deep, wide = (max(1, -(-n // PANEL)) for n in (p.size, p.width))
     return UnitStrips(height, keys, deep, wide, bf16, p.dtype, p.is_causal)
 

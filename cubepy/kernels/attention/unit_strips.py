@@ -13,7 +13,15 @@ from typing import Any
 import cubepy as cp
 from cubepy.kernels.attention.bands import attend_keys, finish_band
 from cubepy.kernels.attention.problem import UnitStrips
-from cubepy.kernels.attention.weighing import LOWEST, highest, larger, largest, masked
+from cubepy.kernels.attention.weighing import (
+    LOWEST,
+    highest,
+    inverse,
+    larger,
+    largest,
+    masked,
+    portion,
+)
 from cubepy.kernels.attention.weights import LOG2_E
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.kernels.calls.positions import unravelled
@@ -238,8 +246,7 @@ def power(x: Any) -> Any:
 def finish_row(memory: Any, row: Any, r: Any, t: Any) -> None:
     """Store one query's sums over the sum of its weights; zeros where it sees no key."""
     totals, state = memory[4], memory[5]
-    total = state[1, r]
-    factor = t.dtype(0) if total == t.dtype(0) else 1 / total
+    share = inverse(state[1, r])
     for c in range(0, row.shape[0], SIDE):
-        v = cp.load(totals[r], c, line=SIDE, fill=None) * factor
-        cp.store(row, c, v)
+        v = cp.load(totals[r], c, line=SIDE, fill=None)
+        cp.store(row, c, portion(v, share))

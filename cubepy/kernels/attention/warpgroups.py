@@ -19,14 +19,14 @@ from cubepy.kernels.attention.problem import Warpgroups
 from cubepy.kernels.attention.rows import Rows
 from cubepy.kernels.attention.tiles import quotient, tile_at, turns, whole_steps
 from cubepy.kernels.attention.turning import FIRST, TURNING, turn_step
-from cubepy.kernels.attention.weighing import LOWEST
+from cubepy.kernels.attention.weighing import LOWEST, inverse, portion
 from cubepy.kernels.attention.weights import (
     LN_2,
     LOG2_E,
     factor_words,
     hidden,
-    inverse,
     packed,
+    portions,
     scaled,
     scaled_with,
     seen_by,
@@ -422,7 +422,7 @@ def pass_turn(g: Any, t: Any) -> None:
 def finish(out: Any, staged: Any, g: Any, sums: Any, state: Any, origin: Any, t: Any) -> None:
     """Store sums over the sums of weights; zeros where a query sees no key. `origin`: of the
     warpgroup's rows."""
-    results = scaled(sums, (inverse(whole(state[2])), inverse(whole(state[3]))))
+    results = portions(sums, (inverse(whole(state[2])), inverse(whole(state[3]))))
     words = packed(results, t.result)
     if not t.shares_memory and g.unit == 0:
         cp.cuda.bulk_wait(0, read=True)
@@ -443,8 +443,8 @@ def store_sums(rows: Any, first: Any, g: Any, sums: Any, state: Any, count: Any,
         row, share = first + g.row + 8 * half, inverse(whole(state[2 + half]))
         if row < count:
             for j in cp.unroll(range(t.width // 8)):
-                rows.row(row)[8 * j + column] = sums[4 * j + 2 * half] * share
-                rows.row(row)[8 * j + column + 1] = sums[4 * j + 2 * half + 1] * share
+                rows.row(row)[8 * j + column] = portion(sums[4 * j + 2 * half], share)
+                rows.row(row)[8 * j + column + 1] = portion(sums[4 * j + 2 * half + 1], share)
 
 
 def stage_rows(staged: Any, g: Any, words: Any, width: int) -> None:

@@ -71,6 +71,17 @@ def largest(v: Any) -> Any:
     return largest(larger(v[:half], v[half:]))
 
 
+def inverse(total: Any) -> Any:
+    """1 over a sum of weights; 0 of 0."""
+    return total.dtype(0) if total == total.dtype(0) else 1 / total
+
+
+def portion(sums: Any, share: Any) -> Any:
+    """Sums times the `inverse` of the sum of weights; zeros where a query sees no key, whatever
+    numbers the values hold."""
+    return cp.where(share == 0, 0, sums * share)
+
+
 def masked(s: Any, masks: Any, j0: Any, j: Any, ends: Any, window: Any, t: Any) -> Any:
     """A line of scores from key `j0 + j` on, without those that the query does not see, which sees
     those between `ends`, counted from `j0` on."""

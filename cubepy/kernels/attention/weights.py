@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import cubepy as cp
-from cubepy.kernels.attention.weighing import LOWEST
+from cubepy.kernels.attention.weighing import LOWEST, portion
 from cubepy.kernels.attention.window import seen_from, seen_to
 from cubepy.record import dataclass
 
@@ -121,6 +121,14 @@ def scaled(sums: Any, scales: Any) -> Any:
     return cp.load(found, 0, line=sums.line_size)
 
 
+def portions(sums: Any, shares: Any) -> Any:
+    """The `portion` of each of the sums."""
+    found = cp.local(sums.line_size, cp.f32)
+    for i in cp.unroll(range(sums.line_size)):
+        found[i] = portion(sums[i], shares[i // 2 % 2])
+    return cp.load(found, 0, line=sums.line_size)
+
+
 def scaled_with(sums: Any, scales: Any, more: Any) -> Any:
     """Sums times the scale of their row, and more."""
     found = cp.local(sums.line_size, cp.f32)
@@ -165,8 +173,3 @@ def whole(total: Any) -> Any:
     """The sum over the units that have parts of a row."""
     total = total + cp.plane_shuffle_xor(total, 1)
     return total + cp.plane_shuffle_xor(total, 2)
-
-
-def inverse(total: Any) -> Any:
-    """1 over a sum of weights; 0 of 0."""
-    return cp.f32(0) if total == cp.f32(0) else 1 / total
