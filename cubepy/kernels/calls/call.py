@@ -50,10 +50,8 @@ def call(
     """
     short = None
     if out is None or count == 1:
-        short = plans.short.key(function, names, arrays, parameters, out)
-    if short is not None:
         try:
-            found = plans.short.find(short)
+            short, found = plans.short.look(function, names, arrays, parameters, out)
         except TypeError:  # a list has no hash
             listed = exact(function, parameters)
             more: dict[str, Any] = {"asked": asked, "optional": optional}

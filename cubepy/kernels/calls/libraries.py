@@ -389,12 +389,20 @@ def torch() -> Any:
     return sys.modules["torch"]
 
 
+def incrementing(library: Library) -> Callable[[Any], None] | None:
+    """What increments the version counter of an array of a library; None where it has none."""
+    if isinstance(library, TorchLibrary):
+        return torch().autograd.graph.increment_version
+    return None
+
+
 def increment_versions(library: Library, arrays: Sequence[Any]) -> None:
     """Increment the version counters of torch's tensors that were written: it refuses gradients
     that need what they held, as behind functions of its own."""
-    if isinstance(library, TorchLibrary):
+    increment = incrementing(library)
+    if increment is not None:
         for x in arrays:
-            torch().autograd.graph.increment_version(x)
+            increment(x)
 
 
 def read(x: Any) -> Memory:

@@ -24,7 +24,7 @@ from cubepy.kernels.calls.libraries import (
     NumpyLibrary,
     TorchLibrary,
     TorchMaker,
-    increment_versions,
+    incrementing,
     serving_numpy,
     torch,
     without_memory,
@@ -43,7 +43,7 @@ class ShortCall:
     """A plan, and what makes its results and scratch, each from one of the arguments."""
 
     __slots__ = (
-        "_library",
+        "_increment",
         "_makers",
         "_meant",
         "_one",
@@ -52,7 +52,7 @@ class ShortCall:
         "_plan",
         "_program",
         "_scalar",
-        "is_checked",
+        "_watched",
     )
 
     def __init__(
@@ -69,10 +69,10 @@ class ShortCall:
         self._parameters, self._meant = parameters, exact(plan.function, parameters)
         self._scalar = library.scalar if plan.has_scalars else None
         self._plan, self._program = plan, plan.program
-        self._library = library
+        self._increment = incrementing(library)
         there = [k for k, is_there in enumerate(given) if is_there]
         self._pick = None if len(there) == len(given) else _picker(there)
-        self.is_checked = bool(plan.watched)
+        self._watched = bool(plan.watched)
         made = plan.scratch if has_result else (*plan.results, *plan.scratch)
         self._makers = [_maker(make, arrays) for make in made]
         is_one = len(self._makers) == len(plan.results) == 1 and not has_result
@@ -86,7 +86,7 @@ class ShortCall:
 
     def is_current(self) -> bool:
         """Whether no captured name of a launched kernel has changed."""
-        return self._plan.is_current()
+        return not self._watched or self._plan.is_current()
 
     def run(self, arrays: Sequence[Any], count: int, out: Any = None) -> Any:
         """The result, or `count` of them as a tuple; `out`: the one that the caller brought."""
@@ -98,7 +98,8 @@ class ShortCall:
                     self._program(*arrays, out, *[make(arrays[k]) for make, k in self._makers])
                 else:
                     self._program(*arrays, out)
-                increment_versions(self._library, (out,))
+                if self._increment is not None:
+                    self._increment(out)
                 return out
             if self._one is not None and count == 1:
                 make, k = self._one
@@ -125,41 +126,35 @@ class ShortCalls:
         self._reads_tensors = False
         self._made: dict[Any, ShortCall] = {}
 
-    def key(
+    def look(
         self,
         function: str,
         names: tuple[str, ...],
         arrays: Sequence[Any],
         parameters: tuple[Any, ...],
         out: Any,
-    ) -> Any:
-        """What finds a call; None where the general way is to be taken. `out`: None, or the one
-        result that the caller brought."""
+    ) -> tuple[Any, ShortCall | None]:
+        """The key of a call, and the call if it is known; neither where the general way is to be
+        taken. `out`: None, or the one result that the caller brought. `TypeError` for parameters
+        without a hash."""
         describe, chosen = self._describe, config.overrides.get()
         if describe is None or (chosen and not chosen.keys() <= _OF_LAUNCHES):
-            return None
-        has_result = out is not None
-        found = describe[1](*arrays, out) if has_result else describe[0](*arrays)
+            return None, None
+        found = describe[0](*arrays) if out is None else describe[1](*arrays, out)
         if found is None:
-            return None
+            return None, None
         tuning, changed = session.current.get(), session.changes[0]  # hashed as an object
-        library, setting = serving_numpy(), config.generation[0]
-        return parameters, function, found, names, has_result, library, tuning, changed, setting
-
-    def find(self, key: Any) -> ShortCall | None:
-        """The call of a key, unless a name that its kernels capture has changed; `TypeError` for
-        one that has no hash."""
-        found = self._made.get(key)
-        if found is None or not found.means(key[0]):
-            return None
-        return None if found.is_checked and not found.is_current() else found
+        serving, setting = serving_numpy(), config.generation[0]
+        key = parameters, function, found, names, out is None, serving, tuning, changed, setting
+        short = self._made.get(key)
+        if short is None or not short.means(parameters) or not short.is_current():
+            return key, None
+        return key, short
 
     def known(self, *given: Any) -> tuple[Any, ShortCall | None]:
-        """The key of a call, for what `key` is given, and the call if it is known; neither where a
-        parameter has no hash."""
-        key = self.key(*given)
+        """The same for what `look` is given, and neither for parameters without a hash."""
         try:
-            return key, None if key is None else self.find(key)
+            return self.look(*given)
         except TypeError:
             return None, None
 
