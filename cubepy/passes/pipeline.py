@@ -18,6 +18,7 @@ from cubepy.passes.licm import licm
 from cubepy.passes.narrow import narrow
 from cubepy.passes.prove import prove
 from cubepy.passes.prune import prune
+from cubepy.passes.reassociate import reassociate
 from cubepy.passes.unroll import unroll
 from cubepy.record import dataclass
 
@@ -49,6 +50,7 @@ def standard_passes(
         simplify,  # unrolled positions are constants
         Pass("prove", prove),  # after unroll, before what it leaves unused is removed
         sharing,  # and copies of a body have much in common
+        Pass("reassociate", reassociate),
         *([Pass("narrow", narrow)] if narrows else []),
         Pass("dce", dce),
         Pass("prune", prune),

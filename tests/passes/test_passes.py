@@ -19,9 +19,13 @@ from cubepy.passes.fold import fold
 from cubepy.passes.licm import licm
 from cubepy.passes.pipeline import Pass, run, standard_passes
 from cubepy.passes.prove import prove
+from cubepy.passes.reassociate import reassociate
 from cubepy.passes.unroll import unroll
 
-PASSES = {f.__name__: f for f in (construct_ssa, contract, cse, dce, fold, licm, prove, unroll)}
+PASSES = {
+    f.__name__: f
+    for f in (construct_ssa, contract, cse, dce, fold, licm, prove, reassociate, unroll)
+}
 CASES = sorted(Path(__file__).parent.glob("*.cube"))
 EXPECT = "; expect:\n"
 
