@@ -228,6 +228,7 @@ def host_target(
         arch=arch,
         line_bytes=line_bytes,
         features=features,
+        family="x86-64" if "sse2" in features else "aarch64" if "neon" in features else "",
         attributes=attributes,
         near_bytes=caches[0] or _CPU.near_bytes,
         cache_bytes=caches[1] or _CPU.cache_bytes,

@@ -77,8 +77,8 @@ def _of_halves(e: Emitter, row: OpDef, t: Type, a: str, b: str) -> str:
 
 
 def plain_folds(kernel: Kernel) -> frozenset[Op]:
-    """Extremes of scalars that an innermost `for` carries and nothing in it reads otherwise: LLVM
-    makes lines of its own extremes there, and of no others."""
+    """Extremes of scalars that an innermost `for` carries and nothing in it reads otherwise, and
+    those that they take: LLVM makes lines of its own extremes there, and of no others."""
     found: set[Op] = set()
     for loop in kernel.body.walk():
         if loop.row is not ops.FOR:
@@ -89,6 +89,12 @@ def plain_folds(kernel: Kernel) -> frozenset[Op]:
         for arg, end in zip(body.args[1:], body.terminator.operands, strict=True):
             if isinstance(arg.type, DType) and arg.type.is_float:
                 found.update(_Fold(arg).extremes(body, end))
+    made = {op.result: op for op in kernel.body.walk() if op.row in EXTREMA} if found else {}
+    waiting = list(found)
+    while waiting:
+        taken = {made[v] for v in waiting.pop().operands if v in made} - found
+        found |= taken
+        waiting += taken
     return frozenset(found)
 
 

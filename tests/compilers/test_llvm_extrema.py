@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import cubepy as cp
+from cubepy.runtimes.cpu.device import cpu_device
+from cubepy.targets import host_target
 
 SPECIAL = (0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0, 6e-8, -6e-8, 3.5, -65504.0)
 TARGETS = ("cpu:x86-64", "cpu:x86-64-v3", "cpu:x86-64-v4")
@@ -177,7 +179,19 @@ def crossed(x, out):
     out[1] = other
 
 
+@cp.cube
+def pairs_of(x, out):
+    most = cp.f32(-9)
+    least = cp.f32(9)
+    for i in range(x.shape[0] // 2):
+        most = max(max(most, x[2 * i]), x[2 * i + 1])
+        least = min(min(x[2 * i], x[2 * i + 1]), least)
+    out[0] = most
+    out[1] = least
+
+
 FOLDS = {
+    pairs_of: True,
     plain: True,
     chosen: True,
     stored: False,
@@ -195,6 +209,13 @@ def test_what_llvm_makes_lines_of(kernel: Any, target: str):
     assert ("@llvm.maximum" in text) is FOLDS[kernel]
 
 
+@pytest.mark.parametrize("kernel", [plain, chosen, pairs_of], ids=lambda k: k.__name__)
+@pytest.mark.parametrize("target", TARGETS)
+def test_folds_become_lines(kernel: Any, target: str):
+    remarks = kernel[1, 1].inspect("f32[301]", "f32[301]", target=target, stage="remarks")
+    assert "vectorised no loop" not in remarks
+
+
 @pytest.mark.parametrize("kernel", FOLDS, ids=lambda k: k.__name__)
 @pytest.mark.parametrize("scale", [1, 4])
 def test_folds(kernel: Any, scale: int):
@@ -203,6 +224,14 @@ def test_folds(kernel: Any, scale: int):
     kernel[1, 1](x, out)
     kernel.configure(device="interpreter")[1, 1](x, expected)
     check(out, expected)
+
+
+def test_hosts_have_the_family_of_their_features():
+    for feature, family in (("sse2", "x86-64"), ("neon", "aarch64")):
+        assert host_target("unknown", "", frozenset([feature]), (0, 0), 1).family == family
+    own = cpu_device().target
+    text = scalars[1, 64].inspect(*["f32[64]"] * 4, stage="llvm")
+    assert own.family and ("@llvm.maximum" in text) == (own.family != "x86-64")
 
 
 @pytest.mark.parametrize("target", ["cpu:apple-m1", "cpu:neoverse-n1"])
