@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import cubepy as cp
 
+FAR = 1e30
+"""More than a way of `warp` takes."""
+
 
 @cp.cube
 def mandelbrot(out: cp.Tensor[cp.f32], limit: cp.i32) -> None:
@@ -100,3 +103,26 @@ def count_rows(x: cp.Tensor[cp.i32], limit: cp.i32, out: cp.Tensor[cp.i32]) -> N
             if x[i, k] > limit:
                 count += 1
         out[i] = count
+
+
+@cp.cube
+def warp(
+    x: cp.Tensor[cp.f32], y: cp.Tensor[cp.f32], kept: cp.Tensor[cp.f32], out: cp.Tensor[cp.f32]
+) -> None:
+    """How far two series of each row are apart where time may be stretched: the cheapest way
+    through the differences of their elements (Sakoe and Chiba, "Dynamic programming algorithm
+    optimization for spoken word recognition", 1978). `kept`: memory for a row of sums."""
+    i = cp.ABSOLUTE_POS
+    if i < out.size:
+        row = kept[i]
+        for k in range(row.shape[0]):
+            row[k] = FAR
+        diagonal = cp.f32(0)
+        for j in range(x.shape[1]):
+            left, v = cp.f32(FAR), x[i, j]
+            for k in range(y.shape[1]):
+                up = row[k]
+                left = abs(v - y[i, k]) + min(min(left, up), diagonal)
+                diagonal, row[k] = up, left
+            diagonal = cp.f32(FAR)
+        out[i] = row[row.shape[0] - 1]

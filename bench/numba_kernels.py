@@ -219,6 +219,23 @@ def count_rows(x, limit, out):
 
 
 @numba.njit
+def warp(x, y, kept, out):
+    far = np.float32(1e30)
+    for i in range(out.size):
+        row = kept[i]
+        row[:] = far
+        diagonal = np.float32(0)
+        for j in range(x.shape[1]):
+            left, v = far, x[i, j]
+            for k in range(y.shape[1]):
+                up = row[k]
+                left = abs(v - y[i, k]) + min(min(left, up), diagonal)
+                diagonal, row[k] = up, left
+            diagonal = far
+        out[i] = row[-1]
+
+
+@numba.njit
 def binomial(spot, strike, years, out, steps, rate, volatility):
     value = np.empty(steps + 1, np.float32)
     for i in range(out.size):

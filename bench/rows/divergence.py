@@ -30,6 +30,7 @@ def rows() -> Iterator[Row]:
     yield Row(GROUP, "row sums 1024x1024", _make_rows, threads=1)
     yield Row(GROUP, "rows written 2001x257", _make_written_rows, threads=1)
     yield Row(GROUP, "rows counted 2001x257", _make_counted_rows, threads=1)
+    yield Row(GROUP, "series warped 64x256", _make_warped, threads=1)
     yield Row(GROUP, "moving sum of 16, 400 K", _make_moving_sum, threads=1)
     yield Row(GROUP, "sums of squares 7x7, 300x701", _make_box_sum, threads=1)
     yield Row(GROUP, "binomial options 8 Ki", _make_binomial, threads=1)
@@ -159,6 +160,28 @@ def _make_counted_rows(small: bool) -> Case:
     x = (make_random(shape) * 100).astype(np.int32)
     given = x, np.int32(20), np.empty(len(x), np.int32)
     return _chosen("count_rows", given, lambda: (x > 20).sum(axis=1))
+
+
+def _make_warped(small: bool) -> Case:
+    """Each step waits for the one before it; lanes have several series, whose rows they gather."""
+    x, y = (make_random((9, 40) if small else (64, 256), seed) for seed in (1, 2))
+    kept, out = np.empty_like(y), np.empty(len(x), np.float32)
+    made = _contenders(kernels.warp, out, (x, y, kept, out), _numba("warp", x, y, kept, out))
+    claims = [
+        Claim("unit by unit", f"{OURS} {UNITS}", ("numba loop",), 0.7),
+        Claim("lanes", f"{OURS} {LANES}", (f"{OURS} {UNITS}",)),
+    ]
+    return Case(only_present(made), claims, lambda: _warped(to_f64(x), to_f64(y)))
+
+
+def _warped(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    apart = np.abs(x[:, :, None] - y[:, None])
+    sums = np.full((len(x), x.shape[1] + 1, y.shape[1] + 1), np.inf)
+    sums[:, 0, 0] = 0
+    for j, k in np.ndindex(apart.shape[1:]):
+        before = np.minimum(np.minimum(sums[:, j, k], sums[:, j, k + 1]), sums[:, j + 1, k])
+        sums[:, j + 1, k + 1] = apart[:, j, k] + before
+    return sums[:, -1, -1]
 
 
 def _make_moving_sum(small: bool) -> Case:
