@@ -67,14 +67,14 @@ def attention_ragged(
     `q`: [tokens, heads, size], `k`: [key tokens, key heads, size], `v`: [key tokens, key heads,
     width]; `heads` is a multiple of `key heads`, of which each serves as many neighbours.
     `q_offsets`: i32 or i64, [sequences + 1], rising from 0 to `tokens`; sequence s has the tokens
-    from `q_offsets[s]` to before `q_offsets[s + 1]`. `k_offsets`: the same for keys; default those
-    of the queries. The last query of a sequence stands at its last key: with `causal` a query sees
-    none behind its own, and `window` counts keys before and behind that. `dtype`: of the result, as
-    in `attention`. Gives [tokens, heads, width]; tokens beyond the last offset get no result.
-    Offsets that do not rise from 0 to `tokens` do no harm on CPUs: sequences end at the last token,
-    and those that begin elsewhere, or end before that, get no result. In checked mode what is read
-    or written out of range raises `OutOfBoundsError`. On GPUs nothing looks at them. Precision,
-    other arguments and errors are those of `attention`.
+    from `q_offsets[s]` to before `q_offsets[s + 1]`, less than 2**29. `k_offsets`: the same for
+    keys; default those of the queries. The last query of a sequence stands at its last key: with
+    `causal` a query sees none behind its own, and `window` counts keys before and behind that.
+    `dtype`: of the result, as in `attention`. Gives [tokens, heads, width]; tokens beyond the last
+    offset get no result. Offsets that do not rise from 0 to `tokens` do no harm on CPUs: sequences
+    end at the last token, and those that begin elsewhere, or end before that, get no result. In
+    checked mode what is read or written out of range raises `OutOfBoundsError`. On GPUs nothing
+    looks at them. Precision, other arguments and errors are those of `attention`.
     """
     function = "attention_ragged"
     sides = bool(causal), checked_window(function, window)
