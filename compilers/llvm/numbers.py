@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isinf
 from typing import TYPE_CHECKING
 
 from cubepy.compilers.llvm import ops as spell
@@ -26,6 +27,7 @@ from cubepy.ir.types import (
     bool_,
     element_of,
     f32,
+    f64,
     width_of,
     with_element,
 )
@@ -38,9 +40,13 @@ Emit = Callable[["Emitter", Op], str]
 
 
 def _const(e: Emitter, op: Op) -> str:
-    value = op.attrs["value"]
+    value, t = op.attrs["value"], op.result.type
     assert isinstance(value, int | float)
-    return literal(value, op.result.type)
+    text = literal(value, t)
+    if t in (f32, f64) and isinf(value) and orders_by_hand(e.target, t) and e.folds:
+        # a choice of it, which a fold takes, would become a choice of the fold, see `plain_folds`
+        return e.w.hide(text, spell.type_name(t), spell.suffix(t))
+    return text
 
 
 def binary_text(e: Emitter, row: OpDef, t: Type, a: str, b: str, strict: bool = False) -> str:

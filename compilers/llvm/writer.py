@@ -94,6 +94,14 @@ class Writer:
             return ""
         return self.value(text, hint)
 
+    def hide(self, text: str, name: str, suffix: str) -> str:
+        """A number of a type in a register whose value LLVM does not know."""
+        intrinsic = f"llvm.arithmetic.fence.{suffix}"
+        self._declarations[intrinsic] = f"declare {name} @{intrinsic}({name})"
+        register = self.fresh("hidden")
+        self.entry.append(f"  {register} = call {name} @{intrinsic}({name} {text})")
+        return register
+
     def declare(self, name: str, text: str) -> None:
         """A function of the runtime."""
         self._declarations[name] = text

@@ -190,8 +190,35 @@ def pairs_of(x, out):
     out[1] = least
 
 
+@cp.cube
+def masked(x, out):
+    most, least = cp.f32(-np.inf), cp.f32(9)
+    for i in range(x.shape[0]):
+        if x[i] < 1:
+            most = max(x[i], most)
+        if x[i] > -1:
+            least = min(least, x[i])
+    out[0] = most
+    out[1] = least
+
+
+@cp.cube
+def before(x, out):
+    """A branch that joins with what another iteration read."""
+    last, most = cp.f32(-9), cp.f32(-9)
+    for i in range(x.shape[0]):
+        if x[i] < 1:
+            most = max(last, x[i])
+        else:
+            most = last
+        last = x[i]
+        out[i] = most
+
+
 FOLDS = {
     pairs_of: True,
+    masked: True,
+    before: False,
     plain: True,
     chosen: True,
     stored: False,
@@ -209,7 +236,7 @@ def test_what_llvm_makes_lines_of(kernel: Any, target: str):
     assert ("@llvm.maximum" in text) is FOLDS[kernel]
 
 
-@pytest.mark.parametrize("kernel", [plain, chosen, pairs_of], ids=lambda k: k.__name__)
+@pytest.mark.parametrize("kernel", [plain, chosen, pairs_of, masked], ids=lambda k: k.__name__)
 @pytest.mark.parametrize("target", TARGETS)
 def test_folds_become_lines(kernel: Any, target: str):
     remarks = kernel[1, 1].inspect("f32[301]", "f32[301]", target=target, stage="remarks")
@@ -217,9 +244,12 @@ def test_folds_become_lines(kernel: Any, target: str):
 
 
 @pytest.mark.parametrize("kernel", FOLDS, ids=lambda k: k.__name__)
-@pytest.mark.parametrize("scale", [1, 4])
+@pytest.mark.parametrize("scale", [0, 1, 4, 9])
 def test_folds(kernel: Any, scale: int):
-    x = (np.random.default_rng().standard_normal(301) * scale).astype("f4")
+    rng = np.random.default_rng()
+    x = (rng.standard_normal(301) * scale).astype("f4")
+    if scale == 9:
+        x = rng.choice(np.array([*SPECIAL[3:8], 0.0, -0.0], "f4"), 301)
     out, expected = np.zeros(301, "f4"), np.zeros(301, "f4")
     kernel[1, 1](x, out)
     kernel.configure(device="interpreter")[1, 1](x, expected)

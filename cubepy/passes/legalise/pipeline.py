@@ -73,6 +73,7 @@ def steps(target: Capabilities) -> list[Pass]:
         (
             loops,
             (
+                _late("plain_folds", rows=(ops.MIN, ops.MAX)),
                 Pass("join_positions", _join),
                 _late("hoist_divisions", rows=_DIVISIONS),
                 Pass("dce", dce),
