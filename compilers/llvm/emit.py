@@ -13,7 +13,7 @@ from cubepy.artifact import host_symbol
 from cubepy.compilers.llvm import amx, dots, memory, numbers, printing
 from cubepy.compilers.llvm import ops as spell
 from cubepy.compilers.llvm.chains import stores_running_integers
-from cubepy.compilers.llvm.extrema import plain_folds
+from cubepy.compilers.llvm.extrema import left_to_llvm
 from cubepy.compilers.llvm.jumps import Edge, Loop, Merge
 from cubepy.compilers.llvm.memory import updates_own_memory
 from cubepy.compilers.llvm.scratch import ScratchPlan
@@ -73,7 +73,7 @@ class Emitter(UnitLoops):
     @cached_property
     def folds(self) -> frozenset[Op]:
         """Extremes that LLVM makes lines of."""
-        return plain_folds(self.kernel)
+        return left_to_llvm(self.kernel)
 
     def constant_of(self, value: Value) -> int | float | None:
         """The number of a constant, which a line has in every lane."""

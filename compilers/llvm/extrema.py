@@ -76,7 +76,7 @@ def _of_halves(e: Emitter, row: OpDef, t: Type, a: str, b: str) -> str:
     return e.w.value(f"fptrunc {wide_name} {found} to {name}")
 
 
-def plain_folds(kernel: Kernel) -> frozenset[Op]:
+def left_to_llvm(kernel: Kernel) -> frozenset[Op]:
     """Extremes of scalars that an innermost `for` carries and nothing in it reads otherwise, and
     those that they take: LLVM makes lines of its own extremes there, and of no others."""
     found: set[Op] = set()
