@@ -44,7 +44,7 @@ def _const(e: Emitter, op: Op) -> str:
     assert isinstance(value, int | float)
     text = literal(value, t)
     if t in (f32, f64) and isinf(value) and orders_by_hand(e.target, t) and e.folds:
-        # a choice of it that a fold takes would become a choice of the fold, see `passes/plain_folds`
+        # else a choice of it in a fold becomes a choice of the fold, see `passes/plain_folds`
         return e.w.hide(text, spell.type_name(t), spell.suffix(t))
     return text
 
